@@ -1,23 +1,23 @@
 """What happened in one run, as a list of timed events; kept in memory and written as JSON lines.
 
-A line is ``{"t": monotonic ns, "wall": epoch s, "process", "op", "phase": "invoke|ok|fail|info", "value", "id"?}``.
-``id`` joins an operation's ``invoke`` with its end: ``ok`` (it happened), ``fail`` (it certainly did not), ``info``
-(it may have). An ``info`` without ``id`` is a note: something seen, or done by the harness itself. An invoke without
-an end is an operation that nobody accounted for. ``t`` is CLOCK_MONOTONIC, so files of several processes of one
-machine can be joined. The first line is the header (``{"format": 1, "row", "seed", "driver", …}``): a history can be
-judged again alone.
+A line is ``{"t": monotonic ns, "wall": epoch s, "process", "op", "phase": "invoke|ok|fail|info", "value",
+"id"?}``. ``id`` joins an operation's ``invoke`` with its end: ``ok`` (it happened), ``fail`` (it certainly
+did not), ``info`` (it may have). An ``info`` without ``id`` is a note: something seen, or done by the harness
+itself. An invoke without an end is an operation that nobody accounted for. ``t`` is CLOCK_MONOTONIC, so files
+of several processes of one machine can be joined. The first line is the header (``{"format": 1, "row",
+"seed", "driver", …}``): a history can be judged again alone.
 
 Operations and notes that every row uses:
 
-==============  =======  ===========================================================================================
+==============  =======  =====================================================================================
 op              kind     value
-==============  =======  ===========================================================================================
+==============  =======  =====================================================================================
 ``call``        pair     caller, method, call, timeoutMs, callerReplica -> result | code, delivered, error
 ``run``         pair     a daemon runs a handler: daemon, call, requestId -> what it returned
 ``connect``     pair     client, kind -> sid, replica, recovered
 ``register``    pair     client, method -> scope
 ``emit``        pair     event, filter, body, status
-``down``        note     a client's connection ended: client, sid, replica, cause (``cut``, ``close``, ``kill`` by us;
+``down``        note     a connection ended: client, sid, replica, cause (``cut``, ``close``, ``kill`` by us;
                          else what the client saw)
 ``received``    note     client, event, body, seq
 ``cancelled``   note     a daemon was told that a call was cancelled: daemon, requestId, call
@@ -25,7 +25,7 @@ op              kind     value
 ``death``       note     the driver saw a process end: replica, code
 ``alive``       note     the driver saw a replica ready: replica
 ``lag``         note     the harness's own event loop was late: ms
-==============  =======  ===========================================================================================
+==============  =======  =====================================================================================
 """
 
 from __future__ import annotations

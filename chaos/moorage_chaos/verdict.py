@@ -16,8 +16,8 @@ EXIT_CODES: dict[Verdict, int] = {"passed": 0, "failed": 1, "unknown": 3}
 class Promise:
     """One thing a row promises, what was measured, and what that means.
 
-    ``bar`` is what had to be reached, in words or figures (``"<= 50"``, ``"70/70"``); ``measured`` a number, a string
-    or None; ``why`` says what is behind a verdict that is not ``passed``.
+    ``bar`` is what had to be reached, in words or figures (``"<= 50"``, ``"70/70"``); ``measured`` a number,
+    a string or None; ``why`` says what is behind a verdict that is not ``passed``.
     """
 
     name: str
