@@ -34,7 +34,11 @@ class Settings(BaseSettings):
     """What one replica needs to know. Build with :func:`load`, which turns bad values into one clear error."""
 
     model_config = SettingsConfigDict(
-        env_prefix="MOORAGE_", env_ignore_empty=True, case_sensitive=False, extra="ignore", populate_by_name=True
+        env_prefix="MOORAGE_",
+        env_ignore_empty=True,
+        case_sensitive=False,
+        extra="ignore",
+        populate_by_name=True,
     )
 
     # -- process ---------------------------------------------------------------------------------------
@@ -43,25 +47,34 @@ class Settings(BaseSettings):
     metrics_port: int = _plain("METRICS_PORT", 9090, "GET /metrics, on a listener of its own", ge=0, le=65535)
     metrics_enabled: bool = _plain("METRICS_ENABLED", True, "serve /metrics")
     log_level: str = Field("info", description="debug, info, warning or error")
-    log_format: str = Field("text", pattern="^(text|json)$", description="text for people, json for collectors")
+    log_format: str = Field(
+        "text", pattern="^(text|json)$", description="text for people, json for collectors"
+    )
     replica_id: str = Field(
-        "", description="name of this replica, unique in the cluster; default: host name (the pod's) and a suffix"
+        "",
+        description="name of this replica, unique in the cluster; default: host name (the pod's) and a suffix",
     )
     peers_host: str = Field(
         "", description="headless Service of all replicas; /ready asks them before it blames Redis on itself"
     )
 
     # -- Redis -----------------------------------------------------------------------------------------
-    redis_url: str | None = _plain("REDIS_URL", None, "cluster stream, requests, event log; unset: one process")
+    redis_url: str | None = _plain(
+        "REDIS_URL", None, "cluster stream, requests, event log; unset: one process"
+    )
     state_url: str | None = _plain("STATE_URL", None, "sessions, messages, tasks, results; default REDIS_URL")
     redis_ca_file: str | None = _plain("REDIS_CA_FILE", None, "CA bundle for rediss://")
-    redis_timeout_ms: int = _ms(2000, "bound of one Redis reply; later it is unknown and the link is renewed", ge=50)
+    redis_timeout_ms: int = _ms(
+        2000, "bound of one Redis reply; later it is unknown and the link is renewed", ge=50
+    )
     redis_stall_ms: int = _ms(
         500, "an unanswered command older than this makes the backplane unavailable to new calls", ge=50
     )
 
     # -- accounts --------------------------------------------------------------------------------------
-    secret_key: str | None = _plain("SECRET_KEY", None, "signs tokens and recovery ids; equal on all replicas")
+    secret_key: str | None = _plain(
+        "SECRET_KEY", None, "signs tokens and recovery ids; equal on all replicas"
+    )
     token_ttl_ms: int = _ms(30 * 86_400_000, "life of a token from /v1/auth", ge=1000)
     token_issuer: str = Field("moorage", description="`iss` of our own tokens")
     auth_challenge_max_age_ms: int = _ms(
@@ -97,7 +110,9 @@ class Settings(BaseSettings):
     rpc_reconnect_grace_ms: int = _ms(15_000, "how long a call waits for its target to (re)appear")
     rpc_call_timeout_ms: int = _ms(30_000, "deadline of a call without timeoutMs, from rpc-request", ge=1)
     rpc_call_timeout_max_ms: int = _ms(600_000, "larger timeoutMs are clamped to this", ge=1)
-    rpc_max_in_flight_per_socket: int = Field(256, ge=1, description="calls of one socket before `overloaded`")
+    rpc_max_in_flight_per_socket: int = Field(
+        256, ge=1, description="calls of one socket before `overloaded`"
+    )
     rpc_max_methods_per_socket: int = Field(1000, ge=1, description="registrations of one socket")
     presence_timeout_ms: int = _ms(2000, "bound of has_active_ui_client", ge=50)
 
@@ -110,7 +125,9 @@ class Settings(BaseSettings):
     @field_validator("cors_allowed_origins", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
-        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+        return (
+            [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+        )
 
     @field_validator("log_level")
     @classmethod
@@ -164,7 +181,9 @@ def load(**overrides: Any) -> Settings:
         lines = []
         for item in error.errors(include_input=False, include_url=False):
             field = next((str(part) for part in item["loc"]), "")
-            known = next((f for f in Settings.model_fields if field.lower() in (f, variable_of(f).lower())), None)
+            known = next(
+                (f for f in Settings.model_fields if field.lower() in (f, variable_of(f).lower())), None
+            )
             message = item["msg"].removeprefix("Value error, ")
             lines.append(f"{variable_of(known)}: {message}" if known else message)
         raise ConfigurationError("; ".join(lines)) from None
@@ -175,8 +194,16 @@ def table() -> list[tuple[str, str, str]]:
     rows = []
     for name, field in Settings.model_fields.items():
         default = field.get_default(call_default_factory=True)
-        shown = "" if default in (None, "") else ",".join(default) if isinstance(default, list) else str(default)
-        rows.append((variable_of(name), shown.lower() if isinstance(default, bool) else shown, field.description or ""))
+        shown = (
+            "" if default in (None, "") else ",".join(default) if isinstance(default, list) else str(default)
+        )
+        rows.append(
+            (
+                variable_of(name),
+                shown.lower() if isinstance(default, bool) else shown,
+                field.description or "",
+            )
+        )
     return rows
 
 

@@ -1,0 +1,57 @@
+"""When silence is evidence: the clock of beats. Values in, values out; no I/O.
+
+A peer's silence counts only over time in which we could have heard it: our own beats came back (echo) and our
+loop turned. Whatever was missed before the last unhealthy moment does not count.
+"""
+
+from __future__ import annotations
+
+TICKS_PER_BEAT = 4
+"""The clock is looked at four times per beat, so that a verdict is at most a quarter of a beat late."""
+
+
+class BeatClock:
+    """Times are seconds of one monotonic clock, given by the caller."""
+
+    def __init__(self, interval_s: float, misses: int) -> None:
+        self.interval_s = interval_s
+        self.tick_s = interval_s / TICKS_PER_BEAT
+        self.limit_s = interval_s * misses
+        self._ticked: float | None = None
+        self._sent: float | None = None
+        self._echoed = 0.0
+        self._healthy_since = 0.0
+
+    def unhealthy(self, now: float) -> None:
+        """What was not heard until ``now`` proves nothing."""
+        self._healthy_since = now
+        self._sent = None
+
+    def ticked(self, now: float) -> None:
+        """The loop turned. A tick late by a whole beat, or an echo missing for a whole beat, is unhealthy."""
+        late = self._ticked is not None and now - self._ticked > self.tick_s + self.interval_s
+        self._ticked = now
+        if late:
+            self.unhealthy(now)
+        elif self._sent is None:
+            # No beat of ours is under way: without Redis nothing can be heard at all.
+            self._healthy_since = max(self._healthy_since, now - self.tick_s)
+        elif self._echoed < self._sent and now - self._sent > self.interval_s:
+            self._healthy_since = now
+
+    def sent(self, now: float) -> None:
+        """A beat of ours leaves; one that is still without echo keeps its time."""
+        if self._sent is None or self._echoed >= self._sent:
+            self._sent = now
+
+    def echoed(self, sent_at: float) -> None:
+        """Our own beat, sent at ``sent_at``, came back."""
+        self._echoed = max(self._echoed, sent_at)
+
+    def stalled(self, now: float) -> bool:
+        """True when the loop stood still for so long that the others must have given us up (one beat early)."""
+        return self._ticked is not None and now - self._ticked > self.limit_s - self.interval_s
+
+    def silent(self, heard: float, now: float) -> bool:
+        """True when a peer last heard at ``heard`` missed its beats while we were healthy."""
+        return now - max(heard, self._healthy_since) > self.limit_s

@@ -1,0 +1,450 @@
+"""Which Moorage replicas live, and a private inbox for each.
+
+Every replica beats on one channel, tells all others what changed (``tell``), and owns an inbox channel whose
+name carries its generation (``boot``), so a restarted process is another peer. ``PUBLISH`` to an inbox answers
+with the number of receivers: 0 is the fastest proof of death there is.
+
+Rules of evidence (facts: "Dead-peer detection"): a peer is gone after its goodbye, when its inbox has no
+receiver while our own has, when the same replica shows a new generation, or after ``beat_misses`` missed beats
+during which our own beats came back to us and our loop turned. Everything else is unknown, and waits.
+
+Messages are msgpack arrays whose first item is a kind; a message that does not fit is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import ormsgpack
+import structlog
+
+from moorage.cluster.beats import BeatClock
+from moorage.errors import BackplaneError, BackplaneUnavailable
+from moorage.settings import Settings
+from moorage.storage.backplane import Backplane
+
+log = structlog.get_logger("moorage.membership")
+
+MEMBERS_CHANNEL = "moorage:members"
+INBOX_PREFIX = "moorage:inbox:"
+SECOND_LOOK_S = 0.05
+"""Distance of the second look at an inbox when a connection was renewed (PROTOCOL, RPC step 4)."""
+SYNC_BOUND_S = 2.0
+"""How long a starting replica waits for the others' state before it is ready all the same."""
+
+GoneBy = Literal["goodbye", "no_receiver", "generation", "beats"]
+"""Kinds of positive evidence; label of ``rpc_evidence_total``."""
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A live peer. Times are ``time.monotonic()`` seconds."""
+
+    replica: str
+    boot: str
+    heard: float
+    link_generation: int
+    """Generation of our backplane in which it was heard last."""
+    applied: int = -1
+    """Number of its last tell that we applied; -1: its state is not here yet."""
+    acked: int = -1
+    """Number of our last tell that it applied."""
+    clock_ms: float = float("inf")
+    """Smallest (our wall clock - its wall clock) seen: its clock's offset plus the shortest transit."""
+    asked_at: float = 0.0
+
+    @property
+    def inbox(self) -> str:
+        return f"{INBOX_PREFIX}{self.replica}:{self.boot}"
+
+
+class Membership:
+    """Life, tells and inboxes. Upward callbacks are set by the composer before :meth:`start`."""
+
+    def __init__(self, settings: Settings, backplane: Backplane) -> None:
+        self.replica = settings.replica_id
+        self.boot = secrets.token_hex(6)
+        self.members: dict[str, Member] = {}
+        self.malformed = 0
+        self.backplane = backplane
+        self._clock = BeatClock(settings.beat_interval_ms / 1000, settings.beat_misses)
+        self._tell_no = 0
+        self._pending_tells: list[Any] = []
+        self._pending_acks: set[str] = set()
+        self._flush_scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._asks: dict[str, tuple[set[str], list[Any], asyncio.Future[None]]] = {}
+        self._tell_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._left: dict[str, str] = {}
+        self._closing = False
+        self._next_beat = 0.0
+        # upward
+        self.on_joined: Callable[[Member], None] = lambda member: None
+        self.on_gone: Callable[[Member, GoneBy], None] = lambda member, kind: None
+        self.on_tell: Callable[[str, list[Any]], None] = lambda replica, items: None
+        self.on_snapshot: Callable[[str, list[Any]], None] = lambda replica, items: None
+        self.on_message: Callable[[str, bytes], None] = lambda replica, message: None
+        self.on_relinked: Callable[[str], None] = lambda replica: None
+        self.on_renewed: Callable[[], None] = lambda: None
+        self.on_disowned: Callable[[str], None] = lambda replica: None
+        self.snapshot: Callable[[], list[Any]] = list
+        self.answer: Callable[[str, Any], Any] = lambda kind, payload: None
+
+    # -- life ------------------------------------------------------------------------------------------
+    @property
+    def inbox(self) -> str:
+        return f"{INBOX_PREFIX}{self.replica}:{self.boot}"
+
+    async def start(self) -> None:
+        """Subscribe, say hello and collect the others' state, bounded; Redis away: goes on in the background."""
+        self.backplane.on_up.append(self._link_up)
+        self._subscribe()
+        self._timer = asyncio.get_running_loop().call_later(self._clock.tick_s, self._tick)
+        if self.backplane.available:
+            self._link_up()
+            await self._synced()
+
+    async def _synced(self) -> None:
+        loop = asyncio.get_running_loop()
+        bound = loop.time() + SYNC_BOUND_S
+        while loop.time() < bound:
+            try:
+                reply = await self.backplane.command("PUBSUB", "NUMSUB", MEMBERS_CHANNEL)
+            except BackplaneError:
+                return
+            if int(reply[1]) <= len(self.members) + 1 and all(m.applied >= 0 for m in self.members.values()):
+                return
+            await asyncio.sleep(0.01)
+        log.warning("not every replica told its state in time", known=sorted(self.members))
+
+    async def stop(self) -> None:
+        """Goodbye, bounded by the backplane's reply."""
+        self._closing = True
+        if self._timer:
+            self._timer.cancel()
+        self._flush()
+        try:
+            await self._publish(MEMBERS_CHANNEL, ["bye"])
+        except BackplaneError:
+            pass
+        for _, _, done in self._asks.values():
+            if not done.done():
+                done.set_result(None)
+
+    def _subscribe(self) -> None:
+        self.backplane.subscribe(MEMBERS_CHANNEL, self._on_channel)
+        self.backplane.subscribe(self.inbox, self._on_inbox)
+
+    def _link_up(self) -> None:
+        """The links are (back) up: nobody can be judged by what was missed; ask everybody for what was told."""
+        self._clock.unhealthy(time.monotonic())
+        self._send_all(["hello"])
+        for member in list(self.members.values()):
+            self._ask_state(member)
+
+    # -- telling ---------------------------------------------------------------------------------------
+    def tell(self, item: Any) -> int:
+        """Tell all members ``item`` (msgpack-able), in order, batched by the loop tick; returns the tell's number."""
+        if not self._pending_tells:
+            self._tell_no += 1
+        self._pending_tells.append(item)
+        self._schedule_flush()
+        return self._tell_no
+
+    async def told(self, number: int) -> bool:
+        """Wait until every live member has applied tell ``number``; False at once when Redis is away."""
+        while not self._closing:
+            if not self.backplane.available:
+                return False
+            if all(m.acked >= number for m in self.members.values()):
+                return True
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._tell_waiters.append((number, waiter))
+            await waiter
+        return False
+
+    def _wake_tellers(self) -> None:
+        if not self._tell_waiters:
+            return
+        low = min((m.acked for m in self.members.values()), default=1 << 62)
+        up = self.backplane.available
+        keep = []
+        for number, waiter in self._tell_waiters:
+            if waiter.done():
+                continue
+            if low >= number or not up:
+                waiter.set_result(None)
+            else:
+                keep.append((number, waiter))
+        self._tell_waiters = keep
+
+    def _schedule_flush(self) -> None:
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        if self._pending_tells:
+            items, self._pending_tells = self._pending_tells, []
+            self._send_all(["tell", self._tell_no, items])
+        if self._pending_acks:
+            for replica in self._pending_acks:
+                if (member := self.members.get(replica)) is not None:
+                    self._send_quietly(member, ["applied", member.applied])
+            self._pending_acks.clear()
+
+    # -- sending ---------------------------------------------------------------------------------------
+    def _publish(self, channel: str, message: list[Any]) -> asyncio.Future[int]:
+        return self.backplane.publish(channel, ormsgpack.packb([self.replica, self.boot, *message]))
+
+    def _send_all(self, message: list[Any]) -> None:
+        self._publish(MEMBERS_CHANNEL, message)
+
+    def _send_quietly(self, member: Member, message: list[Any]) -> None:
+        self._publish(member.inbox, message)
+
+    def send(self, replica: str, message: bytes) -> asyncio.Future[int]:
+        """Put ``message`` into the inbox of ``replica``; the future is the number of receivers.
+
+        Raises :class:`BackplaneUnavailable` when it cannot be handed to Redis now; the future may fail with
+        ``BackplaneUnknown``.
+        """
+        member = self.members.get(replica)
+        if member is None or not self.backplane.available:
+            raise BackplaneUnavailable("no member or no Redis")
+        return self._publish(member.inbox, ["msg", message])
+
+    async def ask(self, kind: str, payload: Any, timeout_s: float) -> tuple[list[Any], bool]:
+        """Ask every live peer; ``(answers, complete)``. ``complete`` is False if any peer did not answer."""
+        if not self.members:
+            return [], True
+        if not self.backplane.available:
+            return [], False
+        ask_id = secrets.token_hex(6)
+        missing = set(self.members)
+        answers: list[Any] = []
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asks[ask_id] = (missing, answers, done)
+        try:
+            self._send_all(["ask", ask_id, kind, payload])
+            await asyncio.wait_for(done, timeout_s)
+        except TimeoutError:
+            pass
+        finally:
+            del self._asks[ask_id]
+        return answers, not missing
+
+    # -- evidence --------------------------------------------------------------------------------------
+    async def look(self, replicas: Iterable[str]) -> None:
+        """Look at the inboxes of ``replicas`` and end the life of those without a receiver.
+
+        Our own inbox is looked at in the same command: if it has no receiver either, Redis lost subscriptions
+        and nothing is proven. A failed look-up proves nothing.
+        """
+        suspects = await self._empty_inboxes([m for r in replicas if (m := self.members.get(r))])
+        if not suspects:
+            return
+        generation = self.backplane.generation
+        sure = [m for m in suspects if m.link_generation == generation]
+        for member in sure:
+            self._gone(member, "no_receiver")
+        rest = [m for m in suspects if m not in sure]
+        # Links were renewed since these were heard: they may be renewing theirs. Look again, and only after
+        # the time in which a live peer would have beaten.
+        rest = [m for m in rest if self._clock.silent(m.heard, time.monotonic())]
+        if rest:
+            await asyncio.sleep(SECOND_LOOK_S)
+            for member in await self._empty_inboxes(rest):
+                self._gone(member, "no_receiver")
+
+    async def _empty_inboxes(self, members: list[Member]) -> list[Member]:
+        if not members or not self.backplane.available:
+            return []
+        generation = self.backplane.generation
+        try:
+            reply = await self.backplane.command(
+                "PUBSUB", "NUMSUB", self.inbox, *(member.inbox for member in members)
+            )
+        except BackplaneError:
+            return []
+        if int(reply[1]) == 0 or self.backplane.generation != generation:
+            return []
+        return [m for m, n in zip(members, reply[3::2], strict=True) if int(n) == 0 and self._is_current(m)]
+
+    def _is_current(self, member: Member) -> bool:
+        return self.members.get(member.replica) is member
+
+    def _gone(self, member: Member, kind: GoneBy) -> None:
+        if not self._is_current(member):
+            return
+        del self.members[member.replica]
+        self._left[member.replica] = member.boot
+        while len(self._left) > 1000:
+            self._left.pop(next(iter(self._left)))
+        log.info("member gone", replica=member.replica, evidence=kind)
+        for missing, _, done in self._asks.values():
+            # A dead replica has no sockets to answer for.
+            missing.discard(member.replica)
+            if not missing and not done.done():
+                done.set_result(None)
+        self.on_gone(member, kind)
+        self._wake_tellers()
+
+    # -- beats -----------------------------------------------------------------------------------------
+    def _tick(self) -> None:
+        now = time.monotonic()
+        if self._closing:
+            return
+        self._timer = asyncio.get_running_loop().call_later(self._clock.tick_s, self._tick)
+        self._check_own_stall(now)
+        self._clock.ticked(now)
+        if now >= self._next_beat:
+            self._next_beat = now + self._clock.interval_s
+            if self.backplane.available:
+                self._clock.sent(now)
+                self._send_all(["beat", self._tell_no, now, time.time() * 1000])
+        for member in list(self.members.values()):
+            if self._clock.silent(member.heard, now):
+                self._gone(member, "beats")
+            elif member.applied < 0:
+                self._ask_state(member)
+        self._wake_tellers()
+
+    def _check_own_stall(self, now: float) -> None:
+        """After a stall in which the others must have given us up, go on as a new generation.
+
+        Checked before any message is handled: what waits in the old inbox was answered for us long ago.
+        """
+        if not self._clock.stalled(now):
+            return
+        self._clock.ticked(now)
+        self._clock.unhealthy(now)
+        old = self.inbox
+        self.boot = secrets.token_hex(6)
+        log.warning("this process stalled; it rejoins as a new generation")
+        self.backplane.unsubscribe(old, self._on_inbox)
+        self.backplane.subscribe(self.inbox, self._on_inbox)
+        self._send_all(["hello"])
+        self.on_renewed()
+
+    # -- receiving -------------------------------------------------------------------------------------
+    def _on_channel(self, payload: bytes) -> None:
+        self._receive(payload, self._from_channel)
+
+    def _on_inbox(self, payload: bytes) -> None:
+        boot = self.boot
+        self._check_own_stall(time.monotonic())
+        if boot == self.boot:
+            self._receive(payload, self._from_inbox)
+
+    def _receive(
+        self, payload: bytes, handle: Callable[[Member | None, str, str, str, list[Any]], None]
+    ) -> None:
+        try:
+            replica, boot, kind, *rest = ormsgpack.unpackb(payload)
+            if not (isinstance(replica, str) and isinstance(boot, str) and isinstance(kind, str)):
+                raise TypeError
+        except (ValueError, TypeError):
+            self.malformed += 1
+            return
+        if replica == self.replica:
+            if kind == "beat" and boot == self.boot and rest and isinstance(rest[1], float):
+                self._clock.echoed(rest[1])
+            return
+        member = self.members.get(replica)
+        if kind == "bye":
+            if member is not None and member.boot == boot:
+                self._gone(member, "goodbye")
+            return
+        if member is None or member.boot != boot:
+            member = self._meet(replica, boot, member)
+        member.heard = time.monotonic()
+        member.link_generation = self.backplane.generation
+        try:
+            handle(member, replica, boot, kind, rest)
+        except (ValueError, TypeError, IndexError):
+            self.malformed += 1
+            log.warning("malformed message of a member", replica=replica, kind=kind)
+
+    def _meet(self, replica: str, boot: str, old: Member | None) -> Member:
+        if old is not None:
+            self._gone(old, "generation")
+        member = Member(replica, boot, time.monotonic(), self.backplane.generation)
+        self.members[replica] = member
+        if self._left.get(replica) == boot:
+            # It never died, we only could not see it: its calls of ours are over, and it must know.
+            self._send_quietly(member, ["disowned"])
+        self._ask_state(member)
+        log.info("member joined", replica=replica)
+        self.on_joined(member)
+        return member
+
+    def _ask_state(self, member: Member) -> None:
+        now = time.monotonic()
+        if now - member.asked_at >= self._clock.interval_s:
+            member.asked_at = now
+            self._send_quietly(member, ["state?"])
+
+    def _from_channel(
+        self, member: Member | None, replica: str, boot: str, kind: str, rest: list[Any]
+    ) -> None:
+        assert member is not None
+        if kind == "beat":
+            number, _, wall_ms = rest
+            member.clock_ms = min(member.clock_ms, time.time() * 1000 - wall_ms)
+            if number > member.applied >= 0:
+                self._ask_state(member)  # a tell was lost
+        elif kind == "tell":
+            number, items = rest
+            if member.applied >= 0 and number == member.applied + 1:
+                member.applied = number
+                self.on_tell(replica, items)
+                self._acknowledge(replica)
+            elif number > member.applied:
+                self._ask_state(member)
+        elif kind == "hello":
+            # Its links were renewed: what was on its way to it may be lost.
+            self.on_relinked(replica)
+            self._send_quietly(member, ["state", self._tell_no, self._state()])
+            self._ask_state(member)
+        elif kind == "ask":
+            ask_id, what, payload = rest
+            self._send_quietly(member, ["answer", ask_id, self.answer(what, payload)])
+
+    def _state(self) -> list[Any]:
+        self._flush()
+        return self.snapshot()
+
+    def _from_inbox(self, member: Member | None, replica: str, boot: str, kind: str, rest: list[Any]) -> None:
+        assert member is not None
+        if kind == "msg":
+            self.on_message(replica, rest[0])
+        elif kind == "state?":
+            self._send_quietly(member, ["state", self._tell_no, self._state()])
+        elif kind == "state":
+            number, items = rest
+            member.applied = number
+            self.on_snapshot(replica, items)
+            self._acknowledge(replica)
+        elif kind == "applied":
+            member.acked = max(member.acked, int(rest[0]))
+            self._wake_tellers()
+        elif kind == "answer":
+            ask_id, answer = rest
+            if (ask := self._asks.get(ask_id)) is not None and replica in ask[0]:
+                ask[0].discard(replica)
+                ask[1].append(answer)
+                if not ask[0] and not ask[2].done():
+                    ask[2].set_result(None)
+        elif kind == "disowned":
+            self.on_disowned(replica)
+
+    def _acknowledge(self, replica: str) -> None:
+        self._pending_acks.add(replica)
+        self._schedule_flush()

@@ -1,0 +1,91 @@
+"""Every metric of a replica, with the names and labels that dashboards know (PROTOCOL, "Metrics").
+
+One :class:`Metrics` per application, with a registry of its own. Labels are bounded: a method's label is what
+stands after its last ``:``, at most :data:`METHODS_MAX` of them, then ``other``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+METHODS_MAX = 200
+"""Distinct method labels before ``other`` (PROTOCOL, "Metrics")."""
+CALL_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30)
+"""Seconds (PROTOCOL, "Metrics")."""
+
+
+class Metrics:
+    """The metrics, as attributes."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._methods: set[str] = set()
+        r = self.registry
+        self.rpc_calls = Counter(
+            "rpc_calls_total", "Calls that ended, by how", ["method", "result"], registry=r
+        )
+        self.rpc_duration = Histogram(
+            "rpc_call_duration_seconds",
+            "From arrival of a call to its end",
+            ["method", "result"],
+            buckets=CALL_BUCKETS,
+            registry=r,
+        )
+        self.rpc_grace_wait = Histogram(
+            "rpc_grace_wait_seconds", "Waits of calls for a target", buckets=CALL_BUCKETS, registry=r
+        )
+        self.rpc_late_results = Counter(
+            "rpc_late_results_total", "Answers after the end of their call", registry=r
+        )
+        self.rpc_evidence = Counter(
+            "rpc_evidence_total", "Calls ended by evidence, by its kind", ["kind"], registry=r
+        )
+        self.rpc_lookup_timeouts = Counter(
+            "rpc_fetchsockets_timeouts_total",
+            "Questions to all replicas that stayed incomplete",
+            ["context"],
+            registry=r,
+        )
+        for context in ("lookup", "presence"):
+            self.rpc_lookup_timeouts.labels(context)
+        self.registrations = Gauge(
+            "rpc_registrations", "Registrations this replica knows, cluster-wide", registry=r
+        )
+        self.in_flight = Gauge("rpc_calls_in_flight", "Calls of this replica's sockets", registry=r)
+        self.members = Gauge("cluster_members", "Replicas this one sees alive, itself included", registry=r)
+        self.stream_lag = Gauge(
+            "redis_stream_lag_ms", "Distance to the stream's head; NaN: unknown", registry=r
+        )
+        self.stream_lag.set(float("nan"))
+        self.connections = Gauge("websocket_connections", "Connected sockets", ["client_type"], registry=r)
+        for client_type in ("user-scoped", "session-scoped", "machine-scoped"):
+            self.connections.labels(client_type)
+        self.deliveries = Counter(
+            "broadcast_deliveries_total", "Copies of broadcasts written to local sockets", registry=r
+        )
+        self.drain_state = Gauge("drain_state", "0: serving, 1: draining, 2: drained", registry=r)
+
+    def method_label(self, method: str) -> str:
+        label = method.rpartition(":")[2][:64]
+        if label not in self._methods:
+            if len(self._methods) >= METHODS_MAX:
+                return "other"
+            self._methods.add(label)
+        return label
+
+    def call_ended(self, method: str, result: str, seconds: float) -> None:
+        """``result``: ``success`` or a code of :data:`moorage.errors.RPC_CODES`."""
+        label = self.method_label(method)
+        self.rpc_calls.labels(label, result).inc()
+        self.rpc_duration.labels(label, result).observe(seconds)
+
+    def gauge(self, gauge: Gauge, read: Callable[[], float]) -> None:
+        """Read ``gauge`` at every scrape."""
+        gauge.set_function(read)
+
+    def render(self) -> tuple[bytes, str]:
+        """``(body, content type)`` of ``GET /metrics``."""
+        return generate_latest(self.registry), CONTENT_TYPE_LATEST

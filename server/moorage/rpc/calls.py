@@ -1,0 +1,328 @@
+"""The life of a call at its caller's replica (PROTOCOL, "RPC: order of events"). No I/O: sockets, Redis and the
+clock are reached through what the composer hands in.
+
+    start ──> waiting (nobody serves; ends after the grace) ──> sent ──> ended
+                 ^                                               │
+                 └── the target is gone before the request ──────┘
+                     reached it, or it is resumable and the caller waits
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import structlog
+
+from moorage.errors import BackplaneUnavailable, Delivered, RpcError
+from moorage.rpc.carrier import Carrier
+from moorage.rpc.registry import Entry, Registry, rpc_room
+from moorage.rpc.serving import EndKind
+from moorage.settings import Settings
+
+log = structlog.get_logger("moorage.rpc")
+
+METHOD_MAX = 256
+"""Longest method name (PROTOCOL, RPC step 1)."""
+REQUEST_ID_MAX = 256
+"""Longest request id; ours are 24 characters."""
+
+Answer = Callable[[dict[str, Any]], None]
+"""Receives the ack of ``rpc-call``."""
+
+
+@dataclass(slots=True, frozen=True)
+class Request:
+    """A checked ``rpc-call`` payload. ``timeout_ms`` None: the default, counted from ``rpc-request``."""
+
+    method: str
+    params: Any
+    timeout_ms: float | None
+    request_id: str
+    on_target_lost: Literal["fail", "wait"]
+
+    @classmethod
+    def parse(cls, payload: Any, timeout_max_ms: float) -> Request:
+        """Raises :class:`RpcError` ``invalid_params`` that says what is wrong."""
+        if not isinstance(payload, dict):
+            raise RpcError("invalid_params", error="Invalid parameters: an object is required")
+        method = payload.get("method")
+        if not isinstance(method, str) or not method:
+            raise RpcError("invalid_params")
+        if len(method) > METHOD_MAX:
+            raise RpcError("invalid_params", error=f"Invalid parameters: method is longer than {METHOD_MAX}")
+        timeout = payload.get("timeoutMs")
+        if timeout is not None:
+            if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+                raise RpcError(
+                    "invalid_params", error="Invalid parameters: timeoutMs must be a positive number"
+                )
+            timeout = float(min(timeout, timeout_max_ms))
+        request_id = payload.get("requestId")
+        if request_id is None:
+            request_id = secrets.token_hex(12)
+        elif not isinstance(request_id, str) or not 0 < len(request_id) <= REQUEST_ID_MAX:
+            raise RpcError(
+                "invalid_params",
+                error=f"Invalid parameters: requestId must be a string of 1 to {REQUEST_ID_MAX}",
+            )
+        lost = payload.get("onTargetLost", "fail")
+        if lost not in ("fail", "wait"):
+            raise RpcError("invalid_params", error="Invalid parameters: onTargetLost must be fail or wait")
+        return cls(method, payload.get("params"), timeout, request_id, lost)
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One call between its arrival and its end. Times are ``time.monotonic()`` seconds."""
+
+    id: str
+    account: str
+    request: Request
+    callers: list[tuple[str, Answer]]
+    room: str
+    deadline: float | None
+    arrived: float = field(default_factory=time.monotonic)
+    entry: Entry | None = None
+    attempt: int = 0
+    reached: bool = False
+    """A request of this call was (or may have been) written to a target."""
+    waited_since: float | None = None
+    timer: asyncio.TimerHandle | None = None
+    watcher: Callable[[], None] | None = None
+    delivered: Delivered = "no"
+
+
+class Calls:
+    """All calls whose caller is on this replica."""
+
+    def __init__(
+        self, settings: Settings, registry: Registry, here: Carrier, elsewhere: Carrier | None
+    ) -> None:
+        self._settings = settings
+        self._registry = registry
+        self._here = here
+        self._elsewhere = elsewhere
+        self._prefix = secrets.token_hex(4)
+        self._count = 0
+        self._calls: dict[str, Call] = {}
+        self._by_request: dict[tuple[str, str], Call] = {}
+        self._by_caller: dict[str, set[Call]] = {}
+        # upward
+        self.notify: Callable[[str, str, dict[str, Any]], None] = lambda sid, event, payload: None
+        self.on_ended: Callable[[Call, str], None] = lambda call, result: None
+        self.on_late: Callable[[], None] = lambda: None
+        self.on_waited: Callable[[float], None] = lambda seconds: None
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    # -- from the caller -------------------------------------------------------------------------------
+    def start(self, sid: str, account: str, payload: Any, answer: Answer) -> None:
+        """A client's ``rpc-call``. ``answer`` is called exactly once, unless the caller goes away first."""
+        try:
+            request = Request.parse(payload, self._settings.rpc_call_timeout_max_ms)
+            mine = self._by_caller.setdefault(sid, set())
+            if len(mine) >= self._settings.rpc_max_in_flight_per_socket:
+                raise RpcError("overloaded")
+            running = self._by_request.get((account, request.request_id))
+            if running is not None and running.request.method != request.method:
+                raise RpcError("invalid_params", error="Invalid parameters: requestId is in use")
+        except RpcError as error:
+            method = payload.get("method") if isinstance(payload, dict) else None
+            self._refuse(error, sid, account, method if isinstance(method, str) else "", answer)
+            return
+        if running is not None:
+            running.callers.append((sid, answer))
+            mine.add(running)
+            return
+        self._count += 1
+        call = Call(
+            id=f"{self._prefix}{self._count:x}",
+            account=account,
+            request=request,
+            callers=[(sid, answer)],
+            room=rpc_room(account, request.method),
+            deadline=None if request.timeout_ms is None else time.monotonic() + request.timeout_ms / 1000,
+        )
+        self._calls[call.id] = call
+        self._by_request[(account, request.request_id)] = call
+        mine.add(call)
+        self._dispatch(call)
+
+    def cancel(self, account: str, request_id: str) -> bool:
+        """``rpc-cancel``: the target is told, the call ends with ``cancelled``. False: no such call."""
+        call = self._by_request.get((account, request_id))
+        if call is None:
+            return False
+        self._abandon(call)
+        self._fail(call, "cancelled")
+        return True
+
+    def caller_gone(self, sid: str) -> None:
+        """Nobody waits on ``sid`` any more; calls without another caller are cancelled."""
+        for call in self._by_caller.pop(sid, set()):
+            call.callers = [(other, answer) for other, answer in call.callers if other != sid]
+            if not call.callers:
+                self._abandon(call)
+                self._fail(call, "cancelled")
+
+    def end_all(self, code: str = "target_disconnected") -> None:
+        """The replica leaves: every call still here gets a typed end."""
+        for call in list(self._calls.values()):
+            self._abandon(call)
+            self._fail(call, code)
+
+    # -- towards the target ----------------------------------------------------------------------------
+    def _dispatch(self, call: Call) -> None:
+        entry = self._registry.resolve(call.room)
+        if entry is None:
+            self._wait(call)
+            return
+        if any(entry.sid == sid for sid, _ in call.callers):
+            self._fail(call, "self_call")
+            return
+        self._stop_waiting(call)
+        carrier = self._carrier(entry)
+        if carrier is None:
+            self._fail(call, "backplane_unavailable")
+            return
+        first = not call.reached
+        call.entry = entry
+        call.attempt += 1
+        attempt = call.attempt
+        if call.deadline is None:
+            call.deadline = time.monotonic() + self._settings.rpc_call_timeout_ms / 1000
+        call.reached = True
+        call.delivered = "unknown"
+        self._arm(call, call.deadline, self._timed_out)
+        wall = (time.time() + call.deadline - time.monotonic()) * 1000
+
+        def on_end(kind: EndKind, value: Any) -> None:
+            self._ended(call, attempt, kind, value)
+
+        request = call.request
+        try:
+            carrier.send(call.id, entry, request.method, request.params, request.request_id, wall, on_end)
+        except BackplaneUnavailable:
+            call.delivered = "no" if first else "unknown"
+            self._fail(call, "backplane_unavailable" if first else "target_disconnected")
+        except (TypeError, ValueError) as error:
+            call.delivered = "no"
+            self._fail(
+                call,
+                "invalid_params",
+                f"Invalid parameters: params cannot be carried ({type(error).__name__})",
+            )
+
+    def _carrier(self, entry: Entry) -> Carrier | None:
+        return self._here if entry.replica == self._registry.replica else self._elsewhere
+
+    def _ended(self, call: Call, attempt: int, kind: EndKind, value: Any) -> None:
+        if call.id not in self._calls or attempt != call.attempt:
+            if kind == "answer":
+                self.on_late()
+            return
+        if kind == "answer":
+            self._succeed(call, value)
+            return
+        resumable = call.entry is not None and call.entry.resumable
+        call.entry = None
+        if kind == "absent":
+            # The request reached nobody: the call stands where it stood before it was sent.
+            call.reached = call.attempt > 1 and call.request.on_target_lost == "wait" and resumable
+            call.delivered = "unknown" if call.reached else "no"
+            self._wait(call)
+        elif resumable and call.request.on_target_lost == "wait":
+            call.delivered = value
+            self._wait(call)
+        else:
+            call.delivered = value
+            self._fail(call, "target_disconnected")
+
+    # -- grace -----------------------------------------------------------------------------------------
+    def _wait(self, call: Call) -> None:
+        """Wait for a registration: on the event, up to the grace and never beyond the deadline."""
+        now = time.monotonic()
+        if call.waited_since is None:
+            call.waited_since = now
+        until = call.waited_since + self._settings.rpc_reconnect_grace_ms / 1000
+        if call.deadline is not None:
+            until = min(until, call.deadline)
+        if call.watcher is None:
+            call.watcher = lambda: self._dispatch(call)
+            self._registry.watch(call.room, call.watcher)
+            until_ms = round((time.time() + max(0.0, until - now)) * 1000)
+            told = {"requestId": call.request.request_id, "method": call.request.method, "untilMs": until_ms}
+            for sid, _ in call.callers:
+                self.notify(sid, "rpc-waiting", told)
+        self._arm(call, until, self._grace_over)
+
+    def _stop_waiting(self, call: Call) -> None:
+        if call.watcher is not None:
+            self._registry.unwatch(call.room, call.watcher)
+            call.watcher = None
+        if call.waited_since is not None:
+            self.on_waited(time.monotonic() - call.waited_since)
+            call.waited_since = None
+
+    def _grace_over(self, call: Call) -> None:
+        if call.reached:
+            self._fail(call, "target_disconnected")
+        else:
+            self._fail(call, "not_available")
+
+    # -- ends ------------------------------------------------------------------------------------------
+    def _timed_out(self, call: Call) -> None:
+        self._abandon(call)
+        self._fail(call, "timeout")
+
+    def _abandon(self, call: Call) -> None:
+        """Tell the target, if there is one, that nobody waits any more."""
+        if call.entry is None:
+            return
+        carrier = self._carrier(call.entry)
+        if carrier is not None:
+            call.delivered = carrier.delivered(call.id)
+            carrier.cancel(call.id)
+
+    def _succeed(self, call: Call, result: Any) -> None:
+        self._finish(call, "success", {"ok": True, "result": result})
+
+    def _fail(self, call: Call, code: str, text: str | None = None) -> None:
+        error = RpcError(
+            code, error=text, delivered=call.delivered if code not in ("not_available", "self_call") else None
+        )
+        self._finish(call, code, error.as_ack())
+
+    def _finish(self, call: Call, result: str, ack: dict[str, Any]) -> None:
+        del self._calls[call.id]
+        self._by_request.pop((call.account, call.request.request_id), None)
+        if call.timer is not None:
+            call.timer.cancel()
+        self._stop_waiting(call)
+        for sid, answer in call.callers:
+            mine = self._by_caller.get(sid)
+            if mine is not None:
+                mine.discard(call)
+                if not mine:
+                    del self._by_caller[sid]
+            answer(ack)
+        self.on_ended(call, result)
+
+    def _refuse(self, error: RpcError, sid: str, account: str, method: str, answer: Answer) -> None:
+        if not self._by_caller.get(sid, True):
+            del self._by_caller[sid]
+        answer(error.as_ack())
+        request = Request(method[:METHOD_MAX], None, None, "", "fail")
+        self.on_ended(Call("", account, request, [], "", None), error.code)
+
+    def _arm(self, call: Call, at: float, then: Callable[[Call], None]) -> None:
+        if call.timer is not None:
+            call.timer.cancel()
+        delay = max(0.0, at - time.monotonic())
+        call.timer = asyncio.get_running_loop().call_later(delay, then, call)

@@ -1,0 +1,106 @@
+"""Requests that run on a local socket, for callers here and elsewhere.
+
+``delivered`` is what we can prove: "unknown" once written, "yes" when the socket answered something that it can
+only have sent after it had read the request (the ack of a later request, the pong of a later ping).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from moorage.errors import Delivered
+
+EndKind = Literal["answer", "gone", "absent"]
+"""How a request ends at its socket: with its answer; the socket went; the socket was not there at all."""
+OnEnd = Callable[[EndKind, Any], None]
+"""``("answer", result)``, ``("gone", delivered)``, ``("absent", None)``; called once."""
+
+
+@dataclass(slots=True)
+class Run:
+    """A request written to a socket and not yet answered."""
+
+    sid: str
+    request_id: str
+    on_end: OnEnd
+    written: float = field(default_factory=time.monotonic)
+    ack_id: int = 0
+    delivered: Delivered = "unknown"
+
+
+class Serving:
+    """All running requests of this replica's sockets, by call id."""
+
+    def __init__(
+        self,
+        send_event: Callable[..., int],
+        forget_ack: Callable[[str, int], None],
+    ) -> None:
+        self._send_event = send_event
+        self._forget_ack = forget_ack
+        self._runs: dict[str, Run] = {}
+        self._by_sid: dict[str, dict[str, Run]] = {}
+        self._heard: dict[str, float] = {}
+
+    def __contains__(self, call_id: str) -> bool:
+        return call_id in self._runs
+
+    def run(self, call_id: str, sid: str, method: str, params: Any, request_id: str, on_end: OnEnd) -> None:
+        """Write ``rpc-request {method, params, requestId}`` to ``sid``; ``on_end`` tells how it ended."""
+        run = Run(sid, request_id, on_end)
+        self._runs[call_id] = run
+        self._by_sid.setdefault(sid, {})[call_id] = run
+        request = {"method": method, "params": params, "requestId": request_id}
+        run.ack_id = self._send_event(
+            sid, "rpc-request", request, on_ack=lambda args: self._answered(call_id, args)
+        )
+        if not run.ack_id and self._take(call_id):
+            on_end("absent", None)
+
+    def cancel(self, call_id: str) -> None:
+        """Tell the socket ``rpc-cancel {requestId}``; nobody waits for the answer any more."""
+        if (run := self._take(call_id)) is not None:
+            self._forget_ack(run.sid, run.ack_id)
+            self._send_event(run.sid, "rpc-cancel", {"requestId": run.request_id})
+
+    def delivered(self, call_id: str) -> Delivered:
+        run = self._runs.get(call_id)
+        return run.delivered if run else "unknown"
+
+    def heard(self, sid: str) -> None:
+        """A pong of ``sid``: its ping left after the pong before it, so all written before that one arrived."""
+        before = self._heard.get(sid, 0.0)
+        self._heard[sid] = time.monotonic()
+        for run in self._by_sid.get(sid, {}).values():
+            if run.written < before:
+                run.delivered = "yes"
+
+    def closed(self, sid: str) -> None:
+        """The socket is gone, and with it every answer it owed."""
+        self._heard.pop(sid, None)
+        for call_id in list(self._by_sid.get(sid, ())):
+            if (run := self._take(call_id)) is not None:
+                run.on_end("gone", run.delivered)
+
+    def _answered(self, call_id: str, args: list[Any]) -> None:
+        run = self._runs.get(call_id)
+        if run is None:
+            return
+        for other_id, other in self._by_sid[run.sid].items():
+            if other_id == call_id:
+                break
+            other.delivered = "yes"  # written earlier on the same ordered connection
+        self._take(call_id)
+        run.on_end("answer", args[0] if args else None)
+
+    def _take(self, call_id: str) -> Run | None:
+        run = self._runs.pop(call_id, None)
+        if run is not None:
+            runs = self._by_sid[run.sid]
+            runs.pop(call_id, None)
+            if not runs:
+                del self._by_sid[run.sid]
+        return run
