@@ -110,8 +110,7 @@ def plain(value: Any) -> bytes:
     """``value`` as JSON text, which is what may be stored and sent to others.
 
     NaN and infinities become null, as in JavaScript. Raises ValueError on what JSON or its readers cannot
-    hold:
-    bytes, lone surrogates, integers beyond 64 bits, nesting deeper than 254.
+    hold: bytes, lone surrogates, integers beyond 64 bits, nesting deeper than 254.
     """
     try:
         return orjson.dumps(value)

@@ -1,0 +1,158 @@
+"""Which sessions and machines are alive, told to user interfaces: only what changed, only where somebody
+listens."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Literal
+
+from moorage.errors import BackplaneError
+from moorage.sockets.background import Background
+from moorage.sockets.clients import Client, Clients
+from moorage.sockets.presence import Ask, ask_nobody
+from moorage.sockets.recipients import USER_SCOPED
+from moorage.sockets.updates import Updates
+from moorage.storage.state import State
+
+ASK_KIND = "machine"
+
+ACCOUNTS_MAX = 20_000
+"""Accounts whose last told state is remembered; forgetting one costs one ephemeral too many."""
+
+IDS_MAX = 1_000
+"""The same per account, sessions and machines together."""
+
+ASK_TRIES, ASK_TIMEOUT_S = 3, 1.0
+"""A machine that left here may be on a replica that does not answer just now; after these it counts as
+gone."""
+
+Kind = Literal["session", "machine"]
+
+
+class Activity:
+    """``listens(account)``: is there a user-scoped socket anywhere. ``ask``: see :data:`presence.Ask`."""
+
+    def __init__(
+        self,
+        updates: Updates,
+        state: State,
+        clients: Clients,
+        background: Background,
+        *,
+        listens: Callable[[str], bool] = lambda account: True,
+        ask: Ask = ask_nobody,
+    ) -> None:
+        self._updates = updates
+        self._state = state
+        self._clients = clients
+        self._background = background
+        self._listens = listens
+        self._ask = ask
+        self._told: OrderedDict[str, dict[tuple[Kind, str], tuple[bool, bool]]] = OrderedDict()
+        self._stored: OrderedDict[tuple[str, str], bool] = OrderedDict()
+
+    def session_alive(self, account: str, session_id: str, at: int, thinking: bool) -> None:
+        """``at`` is epoch ms, by the sender's clock; a time in the future counts as now."""
+        self._session(account, session_id, True, at, thinking)
+
+    def session_end(self, account: str, session_id: str, at: int) -> None:
+        self._session(account, session_id, False, at, False)
+
+    def machine_alive(self, account: str, machine_id: str, at: int) -> None:
+        self._machine(account, machine_id, True, at)
+
+    def connected(self, client: Client) -> None:
+        """A machine is alive by connecting; a new user interface has yet to be told everything."""
+        if client.machine_id is not None:
+            self._machine(client.account, client.machine_id, True, _now())
+        elif client.scope == "user-scoped":
+            self.audience_changed(client.account)
+
+    def disconnected(self, client: Client) -> None:
+        """A machine whose last socket, on any replica, is gone is no longer alive."""
+        if client.machine_id is not None and not self._clients.machine(client.account, client.machine_id):
+            self._background.spawn(self._machine_left(client.account, client.machine_id, _now()))
+
+    def audience_changed(self, account: str) -> None:
+        """Somebody new listens: the next sign of life is told again, though nothing changed."""
+        self._told.pop(account, None)
+
+    def answer(self, payload: object) -> bool:
+        """What this replica says to a peer that asks for ``[account, machine id]``: is it connected here?"""
+        match payload:
+            case [str(account), str(machine_id)]:
+                return bool(self._clients.machine(account, machine_id))
+        return False
+
+    def _session(self, account: str, session_id: str, active: bool, at: int, thinking: bool) -> None:
+        at = min(at, _now())
+        if self._is_news(account, "session", session_id, active, thinking):
+            body = {
+                "type": "activity",
+                "id": session_id,
+                "active": active,
+                "activeAt": at,
+                "thinking": thinking,
+            }
+            self._updates.ephemeral(account, USER_SCOPED, None, body)
+        if self._stored.get((account, session_id)) is not active:
+            self._remember_stored(account, session_id, active)
+            self._background.spawn(self._store(account, session_id, active, at))
+
+    def _machine(self, account: str, machine_id: str, active: bool, at: int) -> None:
+        if self._is_news(account, "machine", machine_id, active, False):
+            at = min(at, _now())
+            body = {"type": "machine-activity", "id": machine_id, "active": active, "activeAt": at}
+            self._updates.ephemeral(account, USER_SCOPED, None, body)
+
+    def _is_news(self, account: str, kind: Kind, key: str, active: bool, thinking: bool) -> bool:
+        """Whether this differs from what was told last, and somebody listens; if so it counts as told."""
+        if not self._listens(account):
+            self._told.pop(account, None)
+            return False
+        told = self._told.setdefault(account, {})
+        self._told.move_to_end(account)
+        if told.get((kind, key)) == (active, thinking):
+            return False
+        told.pop((kind, key), None)
+        told[kind, key] = (active, thinking)
+        if len(told) > IDS_MAX:
+            del told[next(iter(told))]
+        if len(self._told) > ACCOUNTS_MAX:
+            self._told.popitem(last=False)
+        return True
+
+    def _remember_stored(self, account: str, session_id: str, active: bool) -> None:
+        self._stored[account, session_id] = active
+        self._stored.move_to_end((account, session_id))
+        if len(self._stored) > ACCOUNTS_MAX:
+            self._stored.popitem(last=False)
+
+    async def _store(self, account: str, session_id: str, active: bool, at: int) -> None:
+        try:
+            await self._state.set_active(account, session_id, active, at)
+        except BackplaneError:
+            # The next sign of life tries again.
+            self._stored.pop((account, session_id), None)
+
+    async def _machine_left(self, account: str, machine_id: str, at: int) -> None:
+        for _ in range(ASK_TRIES):
+            try:
+                async with asyncio.timeout(ASK_TIMEOUT_S * 1.5):
+                    answers, complete = await self._ask(ASK_KIND, [account, machine_id], ASK_TIMEOUT_S)
+            except (TimeoutError, BackplaneError):
+                answers, complete = [], False
+            if any(answer is True for answer in answers) or self._clients.machine(account, machine_id):
+                return
+            if complete:
+                break
+            await asyncio.sleep(ASK_TIMEOUT_S)
+        if not self._clients.machine(account, machine_id):
+            self._machine(account, machine_id, False, at)
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
