@@ -88,6 +88,8 @@ class Call:
     deadline: float | None
     arrived: float = field(default_factory=time.monotonic)
     entry: Entry | None = None
+    lost: Entry | None = None
+    """The target that was found gone; not tried again, even while the registry still holds it."""
     attempt: int = 0
     reached: bool = False
     """A request of this call was (or may have been) written to a target."""
@@ -180,7 +182,7 @@ class Calls:
     # -- towards the target ----------------------------------------------------------------------------
     def _dispatch(self, call: Call) -> None:
         entry = self._registry.resolve(call.room)
-        if entry is None:
+        if entry is None or entry == call.lost:
             self._wait(call)
             return
         if any(entry.sid == sid for sid, _ in call.callers):
@@ -231,15 +233,15 @@ class Calls:
             self._succeed(call, value)
             return
         resumable = call.entry is not None and call.entry.resumable
-        call.entry = None
+        call.lost, call.entry = call.entry, None
         if kind == "absent":
             # The request reached nobody: the call stands where it stood before it was sent.
             call.reached = call.attempt > 1 and call.request.on_target_lost == "wait" and resumable
             call.delivered = "unknown" if call.reached else "no"
-            self._wait(call)
+            self._dispatch(call)
         elif resumable and call.request.on_target_lost == "wait":
             call.delivered = value
-            self._wait(call)
+            self._dispatch(call)
         else:
             call.delivered = value
             self._fail(call, "target_disconnected")
