@@ -1,0 +1,199 @@
+"""What is measured, how it is named, what it should be: pure, from samples to rows.
+
+A *figure* is taken in a *phase* (one kind of load) at a number of replicas. Its slug is the figure's name, with
+the suffix ``-2`` or ``-8`` where the number of replicas is not the usual 3: ``rpc-p50-sequential`` is of three
+replicas, ``rpc-p50-sequential-8`` of eight. ``rpc-cost-8-over-2`` and ``rpc-cpu-8-over-2`` are quotients.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Phase = Literal["sequential", "concurrent", "flood", "paced"]
+Better = Literal["lower", "higher"]
+PHASES: tuple[Phase, ...] = ("sequential", "concurrent", "flood", "paced")
+
+USUAL_REPLICAS = 3
+"""[replicas] The number that carries no suffix (DESIGN: a cluster of three)."""
+REPLICAS = (3, 2, 8)
+"""[replicas] The numbers that are measured, the usual one first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """``of`` the row must be at most (or at least) ``limit``; ``ratio`` is ours divided by the peer's."""
+
+    of: Literal["ratio", "ours"]
+    sign: Literal["<=", ">="]
+    limit: float
+
+    def __str__(self) -> str:
+        return f"{self.of} {self.sign} {self.limit:g}"
+
+    def met(self, row: Mapping[str, Any]) -> bool | None:
+        """None when the row lacks what the goal speaks of (no peer)."""
+        value = row.get(self.of)
+        if value is None:
+            return None
+        return bool(value <= self.limit if self.sign == "<=" else value >= self.limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One thing that a phase yields."""
+
+    name: str
+    phase: Phase
+    unit: str
+    better: Better
+    goal: Goal | None = None
+
+
+HALF = Goal("ratio", "<=", 0.5)
+TWICE = Goal("ratio", ">=", 2.0)
+FIGURES: tuple[Figure, ...] = (
+    Figure("rpc-p50-sequential", "sequential", "ms", "lower", HALF),
+    Figure("rpc-p99-sequential", "sequential", "ms", "lower"),
+    Figure("rpc-rate-1", "sequential", "calls/s", "higher", TWICE),
+    Figure("rpc-rate-64", "concurrent", "calls/s", "higher", TWICE),
+    Figure("rpc-cpu-per-call", "concurrent", "µs", "lower"),
+    Figure("rpc-redis-cpu-per-call", "concurrent", "µs", "lower"),
+    Figure("broadcast-rate", "flood", "deliveries/s", "higher"),
+    Figure("broadcast-cpu-per-delivery", "paced", "µs", "lower"),
+    Figure("broadcast-redis-cpu-per-delivery", "paced", "µs", "lower"),
+)
+"""Goals: DESIGN's issue of the bench: p50 at most half of Node's, calls/s at least twice Node's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """``figure`` at ``over`` replicas divided by the same at ``under``, each of one server."""
+
+    name: str
+    figure: str
+    over: int
+    under: int
+    goal: Goal
+
+
+GROWTH = Goal("ours", "<=", 1.2)
+QUOTIENTS: tuple[Quotient, ...] = (
+    Quotient("rpc-cost-8-over-2", "rpc-p50-sequential", 8, 2, GROWTH),
+    Quotient("rpc-cpu-8-over-2", "rpc-cpu-per-call", 8, 2, GROWTH),
+)
+"""Eight replicas cost at most 1.2 times what two cost: the wait of a call, and the servers' work for it."""
+
+_FIGURE = {figure.name: figure for figure in FIGURES}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One figure of one round: ``server`` is a key of ``servers.KINDS``."""
+
+    server: str
+    replicas: int
+    figure: str
+    value: float
+
+
+def slug(figure: str, replicas: int) -> str:
+    """Stable name of a row."""
+    return figure if replicas == USUAL_REPLICAS else f"{figure}-{replicas}"
+
+
+def all_slugs() -> list[str]:
+    """Every name a row can have, in the order of the table."""
+    plain = [slug(figure.name, replicas) for replicas in REPLICAS for figure in FIGURES]
+    return plain + [quotient.name for quotient in QUOTIENTS]
+
+
+def needed(only: Iterable[str]) -> dict[int, list[Phase]]:
+    """Which phases to run at which number of replicas to have the rows ``only`` (empty: all).
+
+    Raises :class:`ValueError` that names the first unknown slug.
+    """
+    wanted = list(only) or all_slugs()
+    places: dict[str, list[tuple[str, int]]] = {
+        slug(figure.name, replicas): [(figure.name, replicas)] for replicas in REPLICAS for figure in FIGURES
+    }
+    for quotient in QUOTIENTS:
+        places[quotient.name] = [(quotient.figure, quotient.over), (quotient.figure, quotient.under)]
+    found: dict[int, set[Phase]] = {}
+    for name in wanted:
+        if name not in places:
+            raise ValueError(f"no figure is named {name!r}; there are: {', '.join(all_slugs())}")
+        for figure, replicas in places[name]:
+            found.setdefault(replicas, set()).add(_FIGURE[figure].phase)
+    return {
+        replicas: [phase for phase in PHASES if phase in found[replicas]]
+        for replicas in REPLICAS
+        if replicas in found
+    }
+
+
+def rounded(value: float) -> float:
+    """Four significant digits: more would be noise."""
+    return float(f"{value:.4g}")
+
+
+def _row(
+    name: str,
+    unit: str,
+    better: Better,
+    goal: Goal | None,
+    ours: float,
+    peer: float | None,
+    peer_name: str | None,
+) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": name, "unit": unit, "ours": rounded(ours)}
+    if peer is not None:
+        row |= {"peer": rounded(peer), "peerName": peer_name}
+        if peer:
+            row["ratio"] = rounded(ours / peer)
+    row["better"] = better
+    if goal is not None:
+        row["goal"] = str(goal)
+        met = goal.met(row)
+        if met is not None:
+            row["met"] = met
+    return row
+
+
+def rows(samples: Sequence[Sample], peer_name: str | None, only: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """The ``runs`` of ``build/bench.json``: medians over the rounds, ours beside the peer's, goals judged.
+
+    A row of which our server has no sample is left out, and so is one that is not in ``only`` (empty: all).
+    """
+    values: dict[tuple[str, int, str], list[float]] = {}
+    for sample in samples:
+        values.setdefault((sample.server, sample.replicas, sample.figure), []).append(sample.value)
+    median = {key: statistics.median(found) for key, found in values.items()}
+    wanted = set(only) or set(all_slugs())
+    table: list[dict[str, Any]] = []
+    for replicas in REPLICAS:
+        for figure in FIGURES:
+            name = slug(figure.name, replicas)
+            ours = median.get(("moorage", replicas, figure.name))
+            peer = median.get(("node", replicas, figure.name))
+            if ours is not None and name in wanted:
+                table.append(_row(name, figure.unit, figure.better, figure.goal, ours, peer, peer_name))
+    for quotient in QUOTIENTS:
+        pair = [
+            (
+                median.get((server, quotient.over, quotient.figure)),
+                median.get((server, quotient.under, quotient.figure)),
+            )
+            for server in ("moorage", "node")
+        ]
+        shares = [over / under if over is not None and under else None for over, under in pair]
+        if shares[0] is not None and quotient.name in wanted:
+            table.append(_row(quotient.name, "x", "lower", quotient.goal, shares[0], shares[1], peer_name))
+    return table
+
+
+def missed(table: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The rows whose goal was judged and not met."""
+    return [row for row in table if row.get("met") is False]

@@ -1,0 +1,209 @@
+"""One round: the clients of a cluster, warmed, and each phase's figures."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from moorage_chaos.bench.client import BenchError, SocketClient, connect, open_http
+from moorage_chaos.bench.figures import Phase
+from moorage_chaos.bench.loads import Calls, Fan, Pair, run_calls
+from moorage_chaos.bench.processes import Process, cpu_seconds
+from moorage_chaos.bench.servers import PATH, Cluster, make_token
+
+PAIRS = 8
+"""[pairs] Of caller and daemon; pair i calls from replica i to replica i + 1."""
+IN_FLIGHT = 64
+"""[calls] Of all pairs together in the phase ``concurrent``."""
+SOCKETS = 40
+"""[sockets] User-scoped, on each replica, that receive every broadcast."""
+LINKS = 4
+"""[connections] HTTP, to each replica, that broadcasts are posted by."""
+WINDOW = 8
+"""[broadcasts] Under way at once in the phase ``flood``."""
+REGISTER_S = 15.0
+"""[s] Bound of all registrations; the protocol allows 1.5 s."""
+PACED_RATE = 20_000
+"""[deliveries/s] Of the phase ``paced``: what both servers carry on two cores with room to spare."""
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """[s] Of warming up, and of each phase."""
+
+    warm: float = 1.5
+    phase: float = 2.0
+
+
+QUICK = Durations(warm=0.7, phase=0.7)
+
+
+@dataclass(slots=True)
+class Yield:
+    """What one phase gave: figures, and the client's own share of one core while it ran."""
+
+    values: dict[str, float] = field(default_factory=dict)
+    client_share: float = 0.0
+
+
+def percentile(ordered: list[float], share: float) -> float:
+    """The nearest-rank percentile of ascending values."""
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def call_figures(calls: Calls) -> dict[str, float]:
+    """``rpc-p50-sequential`` and ``rpc-p99-sequential`` [ms], ``rpc-rate-1`` [calls/s].
+
+    Raises :class:`BenchError` when no call ended.
+    """
+    if not calls.latencies:
+        raise BenchError("no call ended within the phase")
+    ordered = sorted(calls.latencies)
+    return {
+        "rpc-p50-sequential": percentile(ordered, 0.5) * 1e3,
+        "rpc-p99-sequential": percentile(ordered, 0.99) * 1e3,
+        "rpc-rate-1": len(ordered) / calls.seconds,
+    }
+
+
+class Rig:
+    """The load client, connected to a cluster. Build with :func:`rig`."""
+
+    def __init__(self, cluster: Cluster, durations: Durations) -> None:
+        self._cluster = cluster
+        self._durations = durations
+        self.clients: list[SocketClient] = []
+        self.pairs: list[Pair] = []
+        self.fan: Fan | None = None
+
+    @property
+    def processes(self) -> list[Process]:
+        """The replicas."""
+        return self._cluster.processes
+
+    async def _connect(self, replica: int, auth: dict[str, str]) -> tuple[SocketClient, str]:
+        client, payload = await connect(self._cluster.ports[replica], PATH, auth)
+        self.clients.append(client)
+        return client, str(payload.get("replica", f"port {self._cluster.ports[replica]}"))
+
+    async def connect_pairs(self, count: int) -> None:
+        """Callers and daemons, provably on different replicas; warmed."""
+        token = make_token(self._cluster.secret, "bench-rpc")
+        replicas = len(self._cluster.ports)
+        for number in range(count):
+            daemon, there = await self._connect(
+                (number + 1) % replicas,
+                {"token": token, "clientType": "machine-scoped", "machineId": f"bench-{number}"},
+            )
+            caller, here = await self._connect(
+                number % replicas, {"token": token, "clientType": "user-scoped"}
+            )
+            if here == there:
+                raise BenchError(f"caller and daemon of pair {number} are both on replica {here}")
+            pair = Pair(caller, daemon, f"bench-{number}:echo")
+            pair.register()
+            self.pairs.append(pair)
+        try:
+            async with asyncio.timeout(REGISTER_S):
+                await asyncio.gather(*(pair.registered for pair in self.pairs))
+        except TimeoutError:
+            raise BenchError(f"a method is not registered after {REGISTER_S:g} s") from None
+
+    async def connect_fan(self) -> None:
+        """The sockets that receive broadcasts and the connections that send them."""
+        token = make_token(self._cluster.secret, "bench-fan")
+        sockets = []
+        for replica in range(len(self._cluster.ports)):
+            for _ in range(SOCKETS):
+                client, _ = await self._connect(replica, {"token": token, "clientType": "user-scoped"})
+                sockets.append(client)
+        links = [await open_http(port) for _ in range(LINKS) for port in self._cluster.ports]
+        self.fan = Fan(sockets, links, token)
+
+    async def warm(self) -> None:
+        """Run every kind of load that was connected, so that caches and just-in-time compilers are warm."""
+        if self.pairs:
+            await run_calls(self.pairs, IN_FLIGHT // PAIRS, self._durations.warm)
+        if self.fan is not None:
+            await self.fan.flood(self._durations.warm / 2, WINDOW)
+
+    def close(self) -> None:
+        """Drop every connection."""
+        for client in self.clients:
+            client.close()
+        if self.fan is not None:
+            self.fan.close()
+
+    def _servers_cpu(self) -> float:
+        return sum(cpu_seconds(process.pid) for process in self._cluster.processes)
+
+    def _redis_cpu(self) -> float:
+        return cpu_seconds(self._cluster.redis.process.pid)
+
+    async def run(self, phase: Phase) -> Yield:
+        """One phase. Raises :class:`BenchError` when anything failed in it: such a figure would be worth nothing."""
+        result = Yield()
+        gc.collect()
+        gc.disable()
+        try:
+            servers, redis = self._servers_cpu(), self._redis_cpu()
+            wall, own = time.perf_counter(), time.process_time()
+            try:
+                done = await self._load(phase)
+            except BenchError as error:
+                raise BenchError(f"phase {phase}: {error}") from error
+            result.client_share = (time.process_time() - own) / (time.perf_counter() - wall)
+            result.values = done(self._servers_cpu() - servers, self._redis_cpu() - redis)
+        finally:
+            gc.enable()
+        self._cluster.check()
+        if any(client.lost for client in self.clients):
+            raise BenchError(f"connections were lost in the phase {phase}")
+        return result
+
+    async def _load(self, phase: Phase) -> Callable[[float, float], dict[str, float]]:
+        """Run the load; what is returned makes the figures of the servers' and Redis's CPU seconds."""
+        seconds = self._durations.phase
+        if phase == "sequential":
+            alone = await run_calls(self.pairs[:1], 1, seconds)
+            return lambda _servers, _redis: call_figures(alone)
+        if phase == "concurrent":
+            calls = await run_calls(self.pairs, IN_FLIGHT // PAIRS, seconds)
+            count = max(1, calls.ended)
+            return lambda servers, redis: {
+                "rpc-rate-64": len(calls.latencies) / calls.seconds,
+                "rpc-cpu-per-call": servers / count * 1e6,
+                "rpc-redis-cpu-per-call": redis / count * 1e6,
+            }
+        assert self.fan is not None
+        if phase == "flood":
+            rate = await self.fan.flood(seconds, WINDOW)
+            return lambda _servers, _redis: {"broadcast-rate": rate}
+        deliveries = await self.fan.pace(seconds, PACED_RATE / self.fan.size)
+        return lambda servers, redis: {
+            "broadcast-cpu-per-delivery": servers / max(1, deliveries) * 1e6,
+            "broadcast-redis-cpu-per-delivery": redis / max(1, deliveries) * 1e6,
+        }
+
+
+@asynccontextmanager
+async def rig(cluster: Cluster, phases: Sequence[Phase], durations: Durations) -> AsyncIterator[Rig]:
+    """Wait for the cluster, connect what ``phases`` need, warm it. Raises :class:`BenchError`."""
+    made = Rig(cluster, durations)
+    try:
+        await cluster.wait()
+        if "sequential" in phases or "concurrent" in phases:
+            await made.connect_pairs(PAIRS)
+        if "flood" in phases or "paced" in phases:
+            await made.connect_fan()
+        try:
+            await made.warm()
+        except BenchError as error:
+            raise BenchError(f"warming up: {error}") from error
+        yield made
+    finally:
+        made.close()
