@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from socketio.exceptions import ConnectionRefusedError
 
@@ -33,7 +33,7 @@ NO_MACHINE = Refusal("Machine ID required for machine-scoped clients")
 BAD_TOKEN = Refusal("Invalid authentication token")
 
 
-def is_id(value: object) -> bool:
+def is_id(value: object) -> TypeGuard[str]:
     """Whether ``value`` can be a session or machine id: text of 1 to 256 characters, encodable as UTF-8."""
     return isinstance(value, str) and 0 < len(value) <= ID_MAX and _is_text(value)
 

@@ -1,0 +1,90 @@
+"""Errors as answers: ``{error, message?, statusCode}`` with that status, and never more than that."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from moorage.errors import BackplaneError, BackplaneUnknown, HttpError, Unavailable
+
+log = logging.getLogger(__name__)
+
+MESSAGE_MAX = 300
+"""Characters of ``message``: a body with a thousand faults gets the first few named."""
+
+
+def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """``content`` as a JSON response. It is encoded directly: what was checked on the way in needs no second look."""
+    return Response(orjson.dumps(content), status, headers, "application/json")
+
+
+def error_answer(
+    status: int, error: str, message: str | None = None, headers: Mapping[str, str] | None = None
+) -> Response:
+    """``{error, message?, statusCode}``."""
+    body: dict[str, Any] = {"error": error, "statusCode": status}
+    if message:
+        body["message"] = message[:MESSAGE_MAX]
+    return answer(body, status, headers)
+
+
+def describe(error: RequestValidationError) -> str:
+    """Which fields are wrong and how, without a value that was sent: a value may be a secret."""
+    faults = []
+    for item in error.errors()[:5]:
+        place = ".".join(str(part) for part in item["loc"] if isinstance(part, int) or part.isidentifier())
+        # The text of a failed union names the value; all others speak of the rule only.
+        text = "Unknown type" if item["type"] == "union_tag_invalid" else item["msg"]
+        faults.append(f"{place}: {text}" if place else str(text))
+    return "; ".join(faults).encode(errors="replace").decode()
+
+
+def _from_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HttpError)
+    headers = {}
+    if isinstance(error, Unavailable):
+        headers["Retry-After"] = str(Unavailable.RETRY_AFTER_S)
+    elif error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return error_answer(error.status, error.error, error.message, headers)
+
+
+def _from_backplane(request: Request, error: Exception) -> Response:
+    unavailable = Unavailable()
+    if isinstance(error, BackplaneUnknown):
+        unavailable.message = "Whether it was done is not known"
+    return _from_http_error(request, unavailable)
+
+
+def _from_validation(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    if any(item["type"] == "json_invalid" for item in error.errors()):
+        return error_answer(400, "Invalid JSON")
+    return error_answer(422, "Invalid request", describe(error))
+
+
+def _from_starlette(request: Request, error: Exception) -> Response:
+    """Unknown routes (404), wrong methods (405), unreadable and too large bodies (400, 413)."""
+    assert isinstance(error, HTTPException)
+    return error_answer(error.status_code, HTTPStatus(error.status_code).phrase, headers=error.headers)
+
+
+def _from_bug(request: Request, error: Exception) -> Response:
+    log.error("%s %s failed: %s", request.method, request.scope["route"].path, type(error).__name__)
+    return error_answer(500, "Internal error")
+
+
+def install(app: FastAPI) -> None:
+    """Make every error of ``app`` an answer in that shape."""
+    app.add_exception_handler(HttpError, _from_http_error)
+    app.add_exception_handler(BackplaneError, _from_backplane)
+    app.add_exception_handler(RequestValidationError, _from_validation)
+    app.add_exception_handler(HTTPException, _from_starlette)
+    app.add_exception_handler(Exception, _from_bug)
