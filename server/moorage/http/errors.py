@@ -16,6 +16,9 @@ from moorage.errors import BackplaneError, BackplaneUnknown, HttpError, Unavaila
 
 log = logging.getLogger(__name__)
 
+TOO_LARGE = "Payload Too Large"
+"""Written out, since Python's own phrase for 413 depends on its version."""
+
 MESSAGE_MAX = 300
 """Characters of ``message``: a body with a thousand faults gets the first few named."""
 
@@ -73,7 +76,8 @@ def _from_validation(request: Request, error: Exception) -> Response:
 def _from_starlette(request: Request, error: Exception) -> Response:
     """Unknown routes (404), wrong methods (405), unreadable and too large bodies (400, 413)."""
     assert isinstance(error, HTTPException)
-    return error_answer(error.status_code, HTTPStatus(error.status_code).phrase, headers=error.headers)
+    phrase = TOO_LARGE if error.status_code == 413 else HTTPStatus(error.status_code).phrase
+    return error_answer(error.status_code, phrase, headers=error.headers)
 
 
 def _from_bug(request: Request, error: Exception) -> Response:

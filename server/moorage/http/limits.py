@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from moorage.http.errors import error_answer
+from moorage.http.errors import TOO_LARGE, error_answer
 
 
 class BodyLimit:
@@ -21,7 +21,7 @@ class BodyLimit:
         announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if announced.isdigit() and int(announced[:20]) > self._max_bytes:
             # The rest of the body is not worth reading, so the connection cannot be used again.
-            response = error_answer(413, "Content Too Large", headers={"Connection": "close"})
+            response = error_answer(413, TOO_LARGE, headers={"Connection": "close"})
             return await response(scope, receive, send)
         read = 0
 
