@@ -156,6 +156,11 @@ class Membership:
         self._schedule_flush()
         return self._tell_no
 
+    @property
+    def last_tell(self) -> int:
+        """Number of the last tell."""
+        return self._tell_no
+
     async def told(self, number: int) -> bool:
         """Wait until every live member has applied tell ``number``; False at once when Redis is away."""
         while not self._closing:

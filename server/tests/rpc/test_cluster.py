@@ -52,7 +52,7 @@ async def test_told_means_callable_from_everywhere(trio: list[Replica]) -> None:
     for number in range(50):
         socket = b.daemon(f"d{number}", f"m{number}", lambda params: params)
         assert socket is not None
-        assert await asyncio.wait_for(b.membership.told(b.membership._tell_no), 5)
+        assert await asyncio.wait_for(b.membership.told(b.membership.last_tell), 5)
         for other in (a, c):
             entry = other.registry.resolve(f"rpc:acc:m{number}")
             assert entry is not None and entry.sid == f"d{number}"

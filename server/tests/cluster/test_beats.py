@@ -1,0 +1,65 @@
+"""When silence is evidence."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.cluster.beats import BeatClock
+
+INTERVAL, MISSES = 0.2, 6
+
+
+def turn(clock: BeatClock, start: float, seconds: float, *, echo: bool = True) -> float:
+    """The loop turns for ``seconds``, with or without our own beats coming back."""
+    now, beat = start, start
+    while now < start + seconds:
+        now += clock.tick_s
+        clock.ticked(now)
+        if now >= beat:
+            clock.sent(now)
+            beat = now + INTERVAL
+            if echo:
+                clock.echoed(now)
+    return now
+
+
+def test_missed_beats_while_healthy_are_evidence() -> None:
+    clock = BeatClock(INTERVAL, MISSES)
+    now = turn(clock, 0.0, 5.0)
+    assert clock.silent(now - 1.25, now)
+    assert not clock.silent(now - 1.15, now)
+
+
+def test_without_our_own_echo_nothing_is_proven() -> None:
+    clock = BeatClock(INTERVAL, MISSES)
+    now = turn(clock, 0.0, 2.0)
+    now = turn(clock, now, 30.0, echo=False)
+    assert not clock.silent(1.9, now)
+
+
+def test_after_a_stall_the_count_begins_anew() -> None:
+    clock = BeatClock(INTERVAL, MISSES)
+    now = turn(clock, 0.0, 2.0)
+    now += 0.7
+    assert not clock.stalled(now)
+    clock.ticked(now)
+    assert not clock.silent(1.9, now)
+    assert clock.silent(1.9, turn(clock, now, 1.4))
+
+
+def test_own_stall_is_seen_before_the_others_give_up() -> None:
+    clock = BeatClock(INTERVAL, MISSES)
+    now = turn(clock, 0.0, 1.0)
+    assert not clock.stalled(now + 0.9)
+    assert clock.stalled(now + 1.05)
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 3.0), st.booleans()), min_size=1, max_size=20))
+def test_never_silent_within_the_limit_of_the_last_word(steps: list[tuple[float, bool]]) -> None:
+    clock = BeatClock(INTERVAL, MISSES)
+    now = 0.0
+    for seconds, echo in steps:
+        now = turn(clock, now, seconds, echo=echo)
+        assert not clock.silent(now, now)
+        assert not clock.silent(now - clock.limit_s + 0.001, now)
