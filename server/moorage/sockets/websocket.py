@@ -1,0 +1,390 @@
+"""WebSocket transport on picows: no writer task, no task per message.
+
+uvicorn accepts and parses the HTTP request; :class:`SocketHttpProtocol` hands connections of the Socket.IO path
+over to picows and everything else to uvicorn's own WebSocket protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
+from urllib.parse import parse_qs, unquote
+
+import httptools
+from engineio.packet import MESSAGE, NOOP
+from engineio.packet import Packet as EngineIOPacket
+from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport
+from picows.picows import WSProtocol  # type: ignore[attr-defined]
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from moorage.cluster.packets import BINARY, TEXT, Encoded, frame
+from moorage.sockets.engine import (
+    BEHIND_BYTES,
+    SHUTTING_DOWN,
+    TRANSPORT_CLOSE,
+    Engine,
+    Peer,
+    PollingSocket,
+    Socket,
+    peer_of,
+)
+
+logger = logging.getLogger(__name__)
+
+CLOSE_WAIT_S = 2.0
+"""[s] The client's answer to our close frame; then the connection is cut."""
+
+UPGRADE_TIMEOUT_S = 10.0
+"""[s] From the WebSocket of an upgrade to its last step; upgradeTimeout of Node's engine.io."""
+
+READ_BUFFER_BYTES = 4096
+"""First size of a connection's read buffer. picows doubles it up to twice the largest frame."""
+
+
+class Owner(Protocol):
+    """Who gets a connection's messages."""
+
+    def take_text(self, raw: bytes) -> None: ...
+    def take_binary(self, data: bytes) -> None: ...
+    def bad_frame(self, why: str) -> None: ...
+    def transport_full(self) -> None: ...
+    def transport_gone(self) -> None: ...
+    def shutdown(self) -> None: ...
+
+
+class Connection(WSListener):  # type: ignore[misc]
+    """One WebSocket: puts fragments together, closes politely, stands in uvicorn's list of connections."""
+
+    def __init__(self, engine: Engine, environ: dict[str, Any], connections: set[Any]) -> None:
+        self.engine = engine
+        self.environ = environ
+        self.owner: Owner | None = None
+        self._connections = connections
+        self._parts: list[bytes] = []
+        self._parts_type = 0
+        self._size = 0
+        self._cut_timer: asyncio.TimerHandle | None = None
+
+    # -- picows --------------------------------------------------------------------------------------------
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        self.ws = transport
+        self.raw: asyncio.Transport = transport.underlying_transport
+        # pause_writing is then the sign that the client does not read.
+        self.raw.set_write_buffer_limits(high=self.engine.max_buffer_bytes)
+        self._connections.add(self)
+        self.start()
+
+    def start(self) -> None:
+        """Attach an owner."""
+        raise NotImplementedError
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        kind = frame.msg_type
+        if kind == WSMsgType.CLOSE:
+            self._on_close_frame(frame)
+        elif self.owner is None or kind == WSMsgType.PONG:
+            pass
+        elif frame.rsv1 or frame.rsv2 or frame.rsv3:
+            self.owner.bad_frame("reserved bits")
+        elif kind != WSMsgType.CONTINUATION and frame.fin and not self._parts_type:
+            self._deliver(kind, frame.get_payload_as_bytes())
+        else:
+            self._on_fragment(self.owner, kind, frame)
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        self._connections.discard(self)
+        if self._cut_timer is not None:
+            self._cut_timer.cancel()
+        owner, self.owner = self.owner, None
+        if owner is not None:
+            owner.transport_gone()
+
+    def pause_writing(self) -> None:
+        if self.owner is not None:
+            self.owner.transport_full()
+
+    def resume_writing(self) -> None:
+        """Nothing waits for it."""
+
+    # -- uvicorn -------------------------------------------------------------------------------------------
+    def shutdown(self) -> None:
+        """uvicorn stops; sockets that are still here are told to come again."""
+        if self.owner is not None:
+            self.owner.shutdown()
+        else:
+            self.close(WSCloseCode.SERVICE_RESTART)
+
+    # -- ours ----------------------------------------------------------------------------------------------
+    def close(self, code: WSCloseCode) -> None:
+        """Send what is queued and a close frame, wait for the client's for a moment."""
+        self.owner = None
+        self.ws.send_close(code)
+        if self._cut_timer is None:
+            self._cut_timer = asyncio.get_running_loop().call_later(CLOSE_WAIT_S, self.raw.abort)
+
+    def abort(self) -> None:
+        """Cut at once; what is queued is dropped."""
+        self.owner = None
+        self.raw.abort()
+
+    def _deliver(self, kind: int, data: bytes) -> None:
+        owner = self.owner
+        if owner is None:
+            return
+        if kind == WSMsgType.TEXT:
+            owner.take_text(data)
+        else:
+            owner.take_binary(data)
+
+    def _on_fragment(self, owner: Owner, kind: int, frame: WSFrame) -> None:
+        if (kind == WSMsgType.CONTINUATION) is not bool(self._parts_type):
+            owner.bad_frame("fragments")
+            return
+        if kind != WSMsgType.CONTINUATION:
+            self._parts_type = kind
+        self._size += frame.payload_size
+        if self._size > self.engine.max_http_buffer_size:
+            owner.bad_frame("message too large")
+            return
+        self._parts.append(frame.get_payload_as_bytes())
+        if frame.fin:
+            kind, data = self._parts_type, b"".join(self._parts)
+            self._parts, self._parts_type, self._size = [], 0, 0
+            self._deliver(kind, data)
+
+    def _on_close_frame(self, frame: WSFrame) -> None:
+        if not self.ws.is_close_frame_sent:
+            self.ws.send_close(frame.get_close_code() or WSCloseCode.OK)
+        self.ws.disconnect()
+        if self._cut_timer is None:
+            self._cut_timer = asyncio.get_running_loop().call_later(CLOSE_WAIT_S, self.raw.abort)
+        owner, self.owner = self.owner, None
+        if owner is not None:
+            owner.transport_gone()
+
+
+class FreshConnection(Connection):
+    """A client that begins with WebSocket."""
+
+    def start(self) -> None:
+        peer = self.engine.sink.opened(self.engine.generate_id(), self.environ)
+        socket = DirectSocket(self.engine, peer, self)
+        self.engine.sockets[peer.eio_sid] = socket
+        socket.send_now(self.engine.open_packet(peer.eio_sid, []))
+
+
+class UpgradingConnection(Connection):
+    """A polling client that moves over: its ``2probe`` is answered, its ``5`` replaces the polling socket."""
+
+    def __init__(
+        self, engine: Engine, environ: dict[str, Any], connections: set[Any], polling: PollingSocket
+    ) -> None:
+        super().__init__(engine, environ, connections)
+        self._polling = polling
+
+    def start(self) -> None:
+        if self._polling.upgrading or self._polling.closing:
+            self.close(WSCloseCode.POLICY_VIOLATION)
+            return
+        self._polling.upgrading = True
+        self.owner = self
+        self._timer = asyncio.get_running_loop().call_later(UPGRADE_TIMEOUT_S, self.bad_frame, "timeout")
+
+    def take_text(self, raw: bytes) -> None:
+        if self._polling.closing:
+            self.bad_frame("closed")
+        elif raw == b"2probe":
+            self.raw.write(frame(TEXT, b"3probe"))
+            self._polling.send_now(EngineIOPacket(NOOP))  # ends the poll that waits
+        elif raw == b"5":
+            self._timer.cancel()
+            DirectSocket.replace(self._polling, self)
+        else:
+            self.bad_frame("probe")
+
+    def take_binary(self, data: bytes) -> None:
+        self.bad_frame("probe")
+
+    def bad_frame(self, why: str) -> None:
+        self.transport_gone()
+        self.close(WSCloseCode.POLICY_VIOLATION)
+
+    def transport_full(self) -> None:
+        self.raw.abort()
+
+    def transport_gone(self) -> None:
+        self._timer.cancel()
+        self._polling.upgrading = False
+
+    def shutdown(self) -> None:
+        self.bad_frame("shutdown")
+
+
+class DirectSocket(Socket):
+    """A client on WebSocket: what is pushed is written to the transport in the same call."""
+
+    def __init__(self, engine: Engine, peer: Peer, connection: Connection) -> None:
+        self._connection = connection
+        self._write: Callable[[bytes], None] = connection.raw.write
+        connection.owner = self
+        super().__init__(engine, peer)
+        self.upgraded = True
+
+    @classmethod
+    def replace(cls, polling: PollingSocket, connection: Connection) -> None:
+        """Go on with a client that was polling; nothing queued is lost, the order is kept."""
+        socket = cls(polling.engine, polling.peer, connection)
+        socket.session = polling.session
+        polling.engine.sockets[socket.sid] = socket
+        for packet in polling.drain():
+            socket.send_now(packet)
+        polling.retire()
+
+    @property
+    def behind(self) -> bool:  # type: ignore[override]
+        return self._connection.raw.get_write_buffer_size() > BEHIND_BYTES
+
+    def push(self, packet: Encoded) -> None:
+        self._write(packet.wire)
+
+    def send_now(self, packet: EngineIOPacket) -> None:
+        data = packet.data
+        if packet.packet_type == MESSAGE and isinstance(data, bytes):
+            self._write(frame(BINARY, data))
+        else:
+            # Not packet.encode(): polling may have left base64 in its cache.
+            self._write(frame(TEXT, b"%d%b" % (packet.packet_type, str(data or "").encode())))
+
+    # -- Owner ---------------------------------------------------------------------------------------------
+    def bad_frame(self, why: str) -> None:
+        self.engine.sink.malformed(self.peer, why)
+
+    def transport_full(self) -> None:
+        # Inside a write, so perhaps inside a loop over a room: the rest follows in the next turn of the loop.
+        self._write = _nowhere
+        self._connection.raw.abort()
+        self._loop.call_soon(self.engine.sink.overflow, self.peer)
+
+    def transport_gone(self) -> None:
+        self.close_now(TRANSPORT_CLOSE, abort=True)
+
+    def shutdown(self) -> None:
+        self.close_now(SHUTTING_DOWN)
+
+    def _end_transport(self, abort: bool, reason: str) -> None:
+        self.closed = True
+        self._write = _nowhere
+        self.engine.sockets.pop(self.sid, None)
+        if abort:
+            self._connection.abort()
+        else:
+            code = WSCloseCode.SERVICE_RESTART if reason == SHUTTING_DOWN else WSCloseCode.OK
+            self._connection.close(code)
+
+
+def _nowhere(data: bytes) -> None:
+    """Where a closed socket writes."""
+
+
+class _PicowsLog:
+    """picows logs what clients do wrong as errors, and each connection; here all of that is debugging.
+
+    A logger of its own per connection, which it makes when given a real one, costs 1 kB and is never needed.
+    """
+
+    def isEnabledFor(self, level: int) -> bool:
+        return False
+
+    def log(self, level: int, message: str, *args: object) -> None:
+        logger.debug(message, *args)
+
+    def debug(self, message: str, *args: object) -> None:
+        logger.debug(message, *args)
+
+    info = warning = error = debug
+
+    def exception(self, message: str, *args: object) -> None:
+        logger.exception(message, *args)
+
+
+class SocketHttpProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP protocol; WebSocket upgrades at the Socket.IO path go to picows."""
+
+    engine: ClassVar[Engine]
+    socketio_path: ClassVar[str]
+
+    def handle_websocket_upgrade(self) -> None:
+        url = httptools.parse_url(self.url)
+        path = unquote((url.path or b"/").decode("latin-1"))
+        if path.rstrip("/") != self.socketio_path:
+            super().handle_websocket_upgrade()
+            return
+        query_string = (url.query or b"").decode("latin-1")
+        environ = _environ(dict(self.scope), path, query_string)
+        query = parse_qs(query_string)
+        if self.engine.refuses_origin(environ):
+            self.send_400_response("Not an accepted origin.")
+        elif query.get("EIO") != ["4"] or query.get("transport") != ["websocket"]:
+            self.send_400_response("Unsupported protocol version or transport.")
+        elif "sid" not in query:
+            self._hand_over(FreshConnection(self.engine, environ, self.connections))
+        else:
+            polling = self.engine.sockets.get(query["sid"][0])
+            if isinstance(polling, PollingSocket) and self.engine.allow_upgrades:
+                self._hand_over(UpgradingConnection(self.engine, environ, self.connections, polling))
+            else:
+                self.engine._log_error_once("", "bad-sid")
+                self.send_400_response("Session ID unknown")
+
+    def _hand_over(self, connection: Connection) -> None:
+        self.connections.discard(self)
+        # Only what the WebSocket handshake needs: picows limits the head to 16 kB, uvicorn does not.
+        head = b"GET / HTTP/1.1\r\n"
+        for name, value in self.headers:
+            if name in (b"host", b"upgrade", b"connection") or name.startswith(b"sec-websocket-"):
+                head += name + b": " + value + b"\r\n"
+        head += b"\r\n"
+        protocol = WSProtocol(
+            None, None, False, lambda request: connection, _PicowsLog(),
+            True,                                       # disconnect when a listener raises
+            CLOSE_WAIT_S,                               # handshake timeout; the request is complete already
+            False, 20, 20, 1,                           # no pings: Engine.IO has its own
+            True,                                       # answer pings
+            self.engine.max_http_buffer_size, None, READ_BUFFER_BYTES,
+        )  # fmt: skip
+        protocol.connection_made(self.transport)
+        self.transport.set_protocol(protocol)
+        while head and not self.transport.is_closing():
+            buffer = protocol.get_buffer(-1)
+            size = min(len(head), len(buffer))
+            buffer[:size] = head[:size]
+            head = head[size:]
+            protocol.buffer_updated(size)
+
+
+def _environ(scope: dict[str, Any], path: str, query_string: str) -> dict[str, Any]:
+    """The WSGI environ that python-engineio's ASGI driver makes, with the real peer."""
+    scope |= {"type": "websocket", "path": path, "query_string": query_string.encode("latin-1")}
+    address, port = peer_of(scope)
+    environ: dict[str, Any] = {
+        "SERVER_SOFTWARE": "asgi",
+        "REQUEST_METHOD": "GET",
+        "PATH_INFO": path,
+        "QUERY_STRING": query_string,
+        "RAW_URI": f"{path}?{query_string}" if query_string else path,
+        "SCRIPT_NAME": "",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "REMOTE_ADDR": address,
+        "REMOTE_PORT": port,
+        "SERVER_NAME": "asgi",
+        "SERVER_PORT": "0",
+        "asgi.scope": scope,
+    }
+    for name, value in scope["headers"]:
+        key = "HTTP_" + name.decode("latin-1").upper().replace("-", "_")
+        text = value.decode("utf-8", "replace")
+        environ[key] = f"{environ[key]},{text}" if key in environ else text
+    environ["wsgi.url_scheme"] = environ.get("HTTP_X_FORWARDED_PROTO", scope.get("scheme") or "http")
+    return environ
