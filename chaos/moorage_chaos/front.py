@@ -15,8 +15,11 @@ Requests, each with an ``id`` that its answer repeats (``{"id", "ok": true, …}
 ``status``   -> ``{"links": {name: {"connections", "accepted", "ready", "mode"}}}``
 ===========  ==========================================================================================
 
+Unasked it says ``{"event": "ready", "name", "ready", "t"}`` whenever a member's readiness changes.
+
 A replica is ready when ``GET /ready`` says 200, asked directly (as kubelet does: no link fault in between)
-each 100 ms. One whose connection is refused is left out at once and the next one is taken.
+each 100 ms, each 20 ms before it first is. One whose connection is refused is left out at once and the next one is
+taken.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import uvloop
@@ -34,6 +38,8 @@ from moorage_chaos.front_link import Link, Side, Splice
 
 POLL_S = 0.1
 """Between two looks at a replica's /ready: short beside the 1 s that anything promised here takes."""
+FIRST_POLL_S = 0.02
+"""The same until a new target is ready for the first time, so that a row's clock is not the poll's."""
 POLL_BOUND_S = 1.0
 """kubelet's default timeoutSeconds of a probe."""
 CONNECT_BOUND_S = 5.0
@@ -42,7 +48,8 @@ CONNECT_BOUND_S = 5.0
 class Front:
     """All links of one system."""
 
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[[dict[str, Any]], None]) -> None:
+        self._say = say
         self.links: dict[str, Link] = {}
         self._members: dict[str, asyncio.Task[None]] = {}
         self._ready: dict[str, bool] = {}
@@ -84,7 +91,8 @@ class Front:
             link.port = await self._listen(link, 0)
         link.target = target
         if member:
-            self._ready[name] = False
+            self._ready.setdefault(name, False)
+            self._set_ready(name, False)
             task = self._members.pop(name, None)
             if task is not None:
                 task.cancel()
@@ -100,13 +108,21 @@ class Front:
 
     # -- readiness -------------------------------------------------------------------------------------
     async def _watch(self, name: str, target: tuple[str, int]) -> None:
+        seen = False
         while True:
             try:
                 status, _ = await get(f"http://{target[0]}:{target[1]}/ready", timeout_s=POLL_BOUND_S)
-                self._ready[name] = status == 200
+                ready = status == 200
             except (OSError, TimeoutError, ValueError):
-                self._ready[name] = False
-            await asyncio.sleep(POLL_S)
+                ready = False
+            self._set_ready(name, ready)
+            seen = seen or ready
+            await asyncio.sleep(POLL_S if seen else FIRST_POLL_S)
+
+    def _set_ready(self, name: str, ready: bool) -> None:
+        if self._ready[name] != ready:
+            self._ready[name] = ready
+            self._say({"event": "ready", "name": name, "ready": ready, "t": time.monotonic_ns()})
 
     def _choices(self) -> list[Link]:
         """Ready members, the next one in turn first."""
@@ -139,17 +155,22 @@ class Front:
             except (OSError, TimeoutError):
                 splice.forget()
                 if pinned is None:
-                    self._ready[link.name] = False
+                    self._set_ready(link.name, False)
                 continue
             return
         client.reset()
+
+
+def _say(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
 
 
 async def _serve() -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    front = Front()
+    front = Front(_say)
     while line := await reader.readline():
         request: dict[str, Any] = {}
         try:
@@ -157,8 +178,7 @@ async def _serve() -> None:
             answer = {"id": request["id"], "ok": True, **await front.handle(request)}
         except (KeyError, TypeError, ValueError, OSError) as error:
             answer = {"id": request.get("id"), "error": f"{type(error).__name__}: {error}"}
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
+        _say(answer)
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +22,9 @@ class FrontControl:
     no.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_ready: Callable[[str, bool, int], None] | None = None) -> None:
+        """``on_ready(link, ready, t_ns)`` is called when a member's readiness changes."""
+        self._on_ready = on_ready
         self._process: asyncio.subprocess.Process | None = None
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._reader: asyncio.Task[None] | None = None
@@ -82,6 +85,10 @@ class FrontControl:
         assert stdout is not None
         while line := await stdout.readline():
             answer: dict[str, Any] = json.loads(line)
+            if "event" in answer:
+                if self._on_ready is not None:
+                    self._on_ready(answer["name"], answer["ready"], answer["t"])
+                continue
             future = self._waiting.get(answer.get("id", 0))
             if future is not None and not future.done():
                 future.set_result(answer)

@@ -97,6 +97,9 @@ class RedisControl(Protocol):
     """The Redis of the system."""
 
     @property
+    def up(self) -> bool: ...
+
+    @property
     def url(self) -> str:
         """For looking at the keyspace and for ``CLIENT KILL``; never goes through the front."""
 
@@ -143,19 +146,31 @@ class Links(Protocol):
 class Driver(Protocol):
     """A running system. Every method is bounded and raises :class:`DriverError`."""
 
-    kind: Literal["local", "kubernetes"]
+    @property
+    def kind(self) -> Literal["local", "kubernetes"]: ...
+
     can: frozenset[Can]
     setup: Setup
+
+    @property
+    def replicas(self) -> Sequence[Replica]: ...
+
+    @property
+    def redis(self) -> RedisControl: ...
+
+    @property
+    def links(self) -> Links: ...
+
     url: str
     """The front: ``http://host:port``, round robin over the ready replicas for each new connection."""
     secret_key: str
-    replicas: Sequence[Replica]
-    redis: RedisControl
-    links: Links
     listeners: list[Notify]
 
     def replica(self, replica_id: str) -> Replica:
         """By the id in the CONNECT payload, of any generation. Raises KeyError."""
+
+    async def replica_of(self, sid: str) -> Replica:
+        """By the line that each replica prints on connect, which holds the ``socket.id``. Raises KeyError."""
 
     async def start(self, setup: Setup) -> None:
         """Bring the system up: all replicas ready and told to the front on return."""
