@@ -112,7 +112,7 @@ async def run_calls(pairs: Sequence[Pair], each: int, seconds: float) -> Calls:
     def again(pair: Pair) -> Callable[[float, float], None]:
         def ended(started: float, now: float) -> None:
             result.ended += 1
-            if now < until:
+            if now < until and not pair.failure:
                 result.latencies.append(now - started)
                 pair.call(ended)
 
@@ -123,7 +123,7 @@ async def run_calls(pairs: Sequence[Pair], each: int, seconds: float) -> Calls:
         for _ in range(each):
             pair.call(ended)
     await asyncio.sleep(seconds)
-    await _until(lambda: not any(pair.in_flight for pair in pairs))
+    await _until(lambda: not any(pair.in_flight for pair in pairs) or any(pair.failure for pair in pairs))
     for pair in pairs:
         if pair.failure:
             raise BenchError(pair.failure)

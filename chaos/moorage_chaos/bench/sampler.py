@@ -28,10 +28,10 @@ class Sampler(threading.Thread):
 
     def __init__(self, ident: int) -> None:
         super().__init__(name="bench-sampler", daemon=True)
-        self._ident = ident
+        self._watched = ident
         self._clock = time.pthread_getcpuclockid(ident)
         self._on = threading.Event()
-        self._names: dict[CodeType, str] = {}
+        self._labels: dict[CodeType, str] = {}
         self.total = 0.0
         self.own: defaultdict[str, float] = defaultdict(float)
         self.under: defaultdict[str, float] = defaultdict(float)
@@ -54,7 +54,7 @@ class Sampler(threading.Thread):
             while self._on.is_set():
                 time.sleep(EVERY_S)
                 now = time.clock_gettime(self._clock)
-                frame = sys._current_frames().get(self._ident)
+                frame = sys._current_frames().get(self._watched)
                 if frame is not None:
                     self.book(frame, now - last)
                 last = now
@@ -62,20 +62,20 @@ class Sampler(threading.Thread):
     def book(self, frame: FrameType, spent: float) -> None:
         """Book ``spent`` [s] on the function of ``frame`` and, once each, on those it runs under."""
         self.total += spent
-        self.own[self._name(frame.f_code)] += spent
+        self.own[self._label(frame.f_code)] += spent
         seen = set()
         at: FrameType | None = frame
         while at is not None:
-            seen.add(self._name(at.f_code))
+            seen.add(self._label(at.f_code))
             at = at.f_back
         for name in seen:
             self.under[name] += spent
 
-    def _name(self, code: CodeType) -> str:
-        name = self._names.get(code)
+    def _label(self, code: CodeType) -> str:
+        name = self._labels.get(code)
         if name is None:
             parts = Path(code.co_filename).parts[-3:]
-            name = self._names[code] = f"{'/'.join(parts)}:{code.co_firstlineno} {code.co_qualname}"
+            name = self._labels[code] = f"{'/'.join(parts)}:{code.co_firstlineno} {code.co_qualname}"
         return name
 
     def write(self, path: Path) -> None:
