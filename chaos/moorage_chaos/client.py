@@ -72,6 +72,7 @@ class Client:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._connecting: Operation | None = None
         self._link = ""
+        self._who = {"client": name, "kind": kind, "scope": auth.get("clientType", "user-scoped")}
         wire.on_event = self._on_event
         wire.on_up = self._on_up
         wire.on_down = self._on_down
@@ -94,7 +95,7 @@ class Client:
         """One attempt, to that replica or through the front. Raises ConnectionError or TimeoutError."""
         token = await self._owner.token(self.account)
         self._link = where.link if where is not None else ""
-        operation = self._history.begin("connect", process=self.name, client=self.name, kind=self.kind)
+        operation = self._history.begin("connect", process=self.name, **self._who)
         self._connecting = operation
         try:
             url = where.url if where is not None else self._owner.front()
@@ -108,7 +109,7 @@ class Client:
 
     def _on_up(self) -> None:
         operation = self._connecting or self._history.begin(
-            "connect", process=self.name, client=self.name, kind=self.kind, again=True
+            "connect", process=self.name, **self._who, again=True
         )
         self._connecting = None
         self.up = True

@@ -105,12 +105,14 @@ class Pair:
 class Operation:
     """An operation that was invoked; exactly one of ok, fail, info ends it (later ends are ignored)."""
 
-    __slots__ = ("_history", "done", "event")
+    __slots__ = ("_history", "done", "event", "good")
 
     def __init__(self, history: History, event: Event) -> None:
         self._history = history
         self.event = event
         self.done = False
+        self.good = False
+        """It ended ``ok``."""
 
     @property
     def id(self) -> int:
@@ -131,6 +133,7 @@ class Operation:
     def _end(self, phase: Phase, value: dict[str, Any]) -> None:
         if not self.done:
             self.done = True
+            self.good = phase == "ok"
             self._history.add(self.event.op, phase, value, process=self.event.process, id=self.event.id)
 
 

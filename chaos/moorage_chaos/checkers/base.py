@@ -83,7 +83,7 @@ def judge_quantile(
     Failed even without the time in which the harness's own loop stood still: failed. Failed only with it:
     unknown, for then the harness has measured itself.
     """
-    label, q = quantile_name(q, len(spans))
+    label, q = ("max", 1.0) if q >= 1 else quantile_name(q, len(spans))
     title = f"{name} {label}"
     bar = f"<= {bar_ms:g}"
     if not spans:

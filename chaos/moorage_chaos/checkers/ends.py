@@ -140,3 +140,14 @@ def success_rate(name: str, bar: float, minimum: int, **match: Any) -> Checker:
         )
 
     return check_success_rate
+
+
+def answered_by_target(name: str, **match: Any) -> Checker:
+    """Each call was answered by the daemon it was meant for (``target`` in the invoke)."""
+
+    def check_answered_by_target(history: History) -> Iterator[Promise]:
+        pairs = select(history, **match)
+        good = sum(pair.phase == "ok" and pair.result.get("by") == pair.value.get("target") for pair in pairs)
+        yield Promise(name, "100 %", f"{good}/{len(pairs)}", "calls", held(good == len(pairs), bool(pairs)))
+
+    return check_answered_by_target

@@ -121,3 +121,18 @@ def downs(*causes: str) -> Losses:
         ]
 
     return find
+
+
+def not_before(name: str, bar_ms: float, **match: Any) -> Checker:
+    """No operation ended sooner than ``bar_ms`` after its invoke (1 ms is left for clocks that are
+    rounded).
+    """
+
+    def check_not_before(history: History) -> Iterator[Promise]:
+        samples = [p.ms for p in select(history, **match) if p.ms is not None]
+        least = min(samples, default=0.0)
+        yield Promise(
+            f"{name} min", f">= {bar_ms:g}", round(least, 3), "ms", held(least >= bar_ms - 1, bool(samples))
+        )
+
+    return check_not_before

@@ -29,9 +29,7 @@ def at_most_once(**match: Any) -> Checker:
             if part
         )
         measured = len(doubled) + len(strange)
-        yield Promise(
-            "runs per call", "at most 1", measured, "violations", held(not measured, bool(runs)), why
-        )
+        yield Promise("runs per call", "at most 1", measured, "violations", held(not measured), why)
 
     return check_at_most_once
 
@@ -60,7 +58,7 @@ def delivered_honest(**match: Any) -> Checker:
             "0 lies",
             len(lies),
             "lies",
-            held(not lies, bool(judged)),
+            held(not lies),
             "; ".join(lies[:5]) or f"{judged} claims judged",
         )
 
