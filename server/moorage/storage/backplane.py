@@ -55,7 +55,7 @@ class Backplane:
             "subscriber", on_up=self._resubscribe, on_down=self._lost_subscriber, on_message=self._message
         )
 
-    def _link(self, what: str, **hooks: Any) -> Link:
+    def _link(self, what: str, timeout_ms: int | None = None, **hooks: Any) -> Link:
         return Link(
             self._url,
             name=f"{self._name}:{what}",
@@ -89,9 +89,9 @@ class Backplane:
             _fail(channel, BackplaneUnavailable("stopped"))
         self._channels.clear()
 
-    def open_link(self, name: str) -> Link:
-        """A started link of its own, e.g. for blocking commands, with the same bound of one reply."""
-        link = self._link(name)
+    def open_link(self, name: str, timeout_ms: int | None = None) -> Link:
+        """A started link of its own, e.g. for blocking commands; ``timeout_ms``: its bound of one reply."""
+        link = self._link(name, timeout_ms)
         self._opened.append(link)
         link.start()
         return link
@@ -105,6 +105,11 @@ class Backplane:
     def timeout_ms(self) -> int:
         """Bound of one reply [ms]."""
         return self._timeout_ms
+
+    @property
+    def connection(self) -> tuple[str, int]:
+        """``run_id`` of the server (empty: unknown) and ``CLIENT ID`` of the last command connection."""
+        return self._commands.server_id, self._commands.client_id
 
     def _ping(self) -> None:
         self._pinger = asyncio.get_running_loop().call_later(PING_INTERVAL_S, self._ping)

@@ -94,6 +94,10 @@ class Link:
         self.url = parse_url(url)
         self.name = name
         self.up = False
+        self.client_id = 0
+        """Number of this connection at the server (``CLIENT ID``)."""
+        self.server_id = ""
+        """``run_id`` of the server process; empty when it may not be asked."""
         self._ssl = self.url.tls(ca_file)
         self._timeout_s = timeout_ms / 1000
         self._on_up, self._on_down, self._on_message = on_up, on_down, on_message
@@ -196,16 +200,24 @@ class Link:
             hello += [b"AUTH", url.user or "default", url.password]
         # Redis refuses names with spaces, line ends or anything beyond ASCII.
         hello += [b"SETNAME", re.sub(r"[^!-~]", "_", self.name)]
+        # PING is refused while the server loads its data, HELLO is not.
         commands: list[tuple[bytes | str | int, ...]] = [tuple(hello), (b"PING",)]
         if url.db:
             commands.append((b"SELECT", url.db))
         replies = [self._enqueue(command) for command in commands]
+        info = self._enqueue((b"INFO", b"server"))
         greeting = await replies[0]
         facts = dict(zip(greeting[::2], greeting[1::2], strict=True))
         if facts.get(b"role") not in (b"master", None):
             raise _Refused("READONLY: this Redis is a replica")
+        self.client_id = int(facts.get(b"id", 0))
         for reply in replies[1:]:
             await reply
+        try:
+            found = re.search(rb"run_id:(\w+)", await info)
+        except BackplaneReply:  # a user without this right; what needs the id does without
+            found = None
+        self.server_id = found[1].decode() if found else ""
 
     def _raise_up(self) -> None:
         self.up = True
