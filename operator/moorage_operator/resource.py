@@ -17,9 +17,20 @@ GROUP, VERSION, PLURAL, KIND = "moorage.dev", "v1alpha1", "realtimeservers", "Re
 API_VERSION = f"{GROUP}/{VERSION}"
 
 RESERVED_ENV = frozenset(
-    "REDIS_URL STATE_URL PORT SECRET_KEY METRICS_PORT METRICS_ENABLED REDIS_CA_FILE MOORAGE_PEERS_HOST "
-    "MOORAGE_DRAIN_MS MOORAGE_RPC_RECONNECT_GRACE_MS MOORAGE_RPC_CALL_TIMEOUT_MS "
-    "MOORAGE_RPC_CALL_TIMEOUT_MAX_MS".split()
+    [
+        "REDIS_URL",
+        "STATE_URL",
+        "PORT",
+        "SECRET_KEY",
+        "METRICS_PORT",
+        "METRICS_ENABLED",
+        "REDIS_CA_FILE",
+        "MOORAGE_PEERS_HOST",
+        "MOORAGE_DRAIN_MS",
+        "MOORAGE_RPC_RECONNECT_GRACE_MS",
+        "MOORAGE_RPC_CALL_TIMEOUT_MS",
+        "MOORAGE_RPC_CALL_TIMEOUT_MAX_MS",
+    ]
 )
 """Variables that the operator sets itself, always, so that nobody else can bring them in."""
 
