@@ -81,3 +81,12 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
         report.write_whole(target, "new \ud800")
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_who_reads_while_it_is_written_reads_the_old_file_whole(tmp_path: Path) -> None:
+    target = tmp_path / "bench.json"
+    report.write_whole(target, "old and long")
+    with target.open() as reader:
+        report.write_whole(target, "new")
+        assert reader.read() == "old and long"
+    assert target.read_text() == "new"
