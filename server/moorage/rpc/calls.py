@@ -98,6 +98,11 @@ class Call:
     watcher: Callable[[], None] | None = None
     delivered: Delivered = "no"
 
+    @property
+    def elapsed_s(self) -> float:
+        """Since its arrival."""
+        return time.monotonic() - self.arrived
+
 
 class Calls:
     """All calls whose caller is on this replica."""
@@ -122,6 +127,10 @@ class Calls:
 
     def __len__(self) -> int:
         return len(self._calls)
+
+    def is_busy(self, sid: str) -> bool:
+        """The socket waits for a call of its own."""
+        return sid in self._by_caller
 
     # -- from the caller -------------------------------------------------------------------------------
     def start(self, sid: str, account: str, payload: Any, answer: Answer) -> None:

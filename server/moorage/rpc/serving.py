@@ -48,15 +48,23 @@ class Serving:
     def __contains__(self, call_id: str) -> bool:
         return call_id in self._runs
 
+    def is_busy(self, sid: str) -> bool:
+        """The socket owes an answer."""
+        return sid in self._by_sid
+
     def run(self, call_id: str, sid: str, method: str, params: Any, request_id: str, on_end: OnEnd) -> None:
         """Write ``rpc-request {method, params, requestId}`` to ``sid``; ``on_end`` tells how it ended."""
         run = Run(sid, request_id, on_end)
         self._runs[call_id] = run
         self._by_sid.setdefault(sid, {})[call_id] = run
         request = {"method": method, "params": params, "requestId": request_id}
-        run.ack_id = self._send_event(
-            sid, "rpc-request", request, on_ack=lambda args: self._answered(call_id, args)
-        )
+        try:
+            run.ack_id = self._send_event(
+                sid, "rpc-request", request, on_ack=lambda args: self._answered(call_id, args)
+            )
+        except (TypeError, ValueError):
+            # Params that JSON cannot hold (another implementation's msgpack): nothing was written.
+            run.ack_id = 0
         if not run.ack_id and self._take(call_id):
             on_end("absent", None)
 

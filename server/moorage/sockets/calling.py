@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from moorage.errors import RpcError
 from moorage.rpc.calls import METHOD_MAX, Calls
 from moorage.rpc.registry import ROOM_PREFIX, Entry, Registry, method_of, rpc_room
 from moorage.settings import Settings
@@ -127,8 +128,17 @@ class Calling:
 
     def on_call(self, sid: str, args: list[Any], reply: Reply | None) -> None:
         client = self._clients.get(sid)
-        if client is not None:
-            self._calls.start(sid, client.account, args[0] if args else None, reply or _nobody)
+        if client is None:
+            return
+
+        def answer(ack: dict[str, Any]) -> None:
+            if reply is not None:
+                try:
+                    reply(ack)
+                except (TypeError, ValueError):
+                    reply(RpcError("internal_error").as_ack())
+
+        self._calls.start(sid, client.account, args[0] if args else None, answer)
 
     def on_cancel(self, sid: str, args: list[Any], reply: Reply | None) -> None:
         client, request_id = self._clients.get(sid), _payload(args).get("requestId")
@@ -220,7 +230,3 @@ def is_method(value: object) -> bool:
 
 def _payload(args: list[Any]) -> dict[str, Any]:
     return args[0] if args and isinstance(args[0], dict) else {}
-
-
-def _nobody(*args: Any) -> None:
-    """The ack of a caller that asked for none."""

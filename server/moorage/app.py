@@ -1,0 +1,356 @@
+"""Composes a replica: builds every part, registers the upward callbacks, starts and stops them in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import structlog
+import uvicorn
+
+from moorage import logs
+from moorage.accounts.tokens import Tokens
+from moorage.cluster.local import LocalManager
+from moorage.cluster.manager import RedisStreamsManager
+from moorage.cluster.membership import Membership
+from moorage.drain import Drain
+from moorage.http.api import build_api
+from moorage.http.context import HttpContext
+from moorage.http.peers import Peers
+from moorage.http.readiness import Observations, Readiness
+from moorage.loop_monitor import LoopMonitor
+from moorage.metrics import Metrics
+from moorage.rpc.calls import Call, Calls
+from moorage.rpc.here import Here
+from moorage.rpc.registry import Registry
+from moorage.rpc.remote import Remote
+from moorage.rpc.serving import Serving
+from moorage.rpc.wiring import connect
+from moorage.settings import Settings, unknown_variables
+from moorage.sockets import activity, presence
+from moorage.sockets.background import Background
+from moorage.sockets.calling import Calling
+from moorage.sockets.clients import Client, Clients
+from moorage.sockets.events import Events
+from moorage.sockets.handshake import Door
+from moorage.sockets.server import SocketServer
+from moorage.sockets.updates import Updates
+from moorage.storage.backplane import Backplane
+from moorage.storage.state import State
+from moorage.storage.state_memory import MemoryState
+from moorage.storage.state_redis import RedisState
+
+log = structlog.get_logger("moorage")
+
+BROKEN_TRANSPORT = ("transport close", "transport error", "ping timeout")
+"""Reasons after which a client may come back; its calls run on through the recovery window."""
+
+
+class Replica:
+    """One replica. ``asgi`` is its application; :meth:`start` before it serves, :meth:`drain`, then :meth:`stop`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self.loop_monitor = LoopMonitor()
+        self.clients = Clients()
+        self.background = Background()
+        self.ready_once = False
+        self.backplane: Backplane | None = None
+        self.membership: Membership | None = None
+        self.remote: Remote | None = None
+        self.manager: LocalManager
+        if settings.redis_url:
+            self.backplane = Backplane(
+                settings.redis_url,
+                name=f"moorage:{settings.replica_id}",
+                ca_file=settings.redis_ca_file,
+                timeout_ms=settings.redis_timeout_ms,
+                stall_ms=settings.redis_stall_ms,
+            )
+            self.manager = RedisStreamsManager(
+                backplane=self.backplane,
+                stream_name=settings.stream_name,
+                stream_maxlen=settings.stream_maxlen,
+                stream_read_count=settings.stream_read_count,
+                channel_prefix=settings.channel_prefix,
+            )
+            self.membership = Membership(settings, self.backplane)
+        else:
+            self.manager = LocalManager()
+        self.state: State = self._build_state()
+        self.tokens = Tokens(settings)
+        self.server = SocketServer(settings, self.manager)
+        self._compose_rpc()
+        self._compose_sockets()
+        self.drainer = Drain(
+            settings.drain_ms / 1000,
+            lambda: [client.sid for client in self.clients.all()],
+            self.is_busy,
+            lambda sid, payload: self.server.send_event(sid, "server-draining", payload),
+            lambda sid: self.server.close_socket(sid, "server shutting down"),
+        )
+        self.door.on_connected.append(lambda client: self.drainer.connected(client.sid))
+        peers = Peers(settings.peers_host, settings.port) if settings.peers_host else None
+        context = HttpContext(
+            settings=settings,
+            tokens=self.tokens,
+            state=self.state,
+            updates=self.updates,
+            presence=self.presence.has_active_ui_client,
+            readiness=Readiness(self.observe, peers.reach_redis if peers else None),
+        )
+        self.api = build_api(context)
+        self.asgi = self.server.asgi(self.api)
+        self._compose_metrics()
+
+    def _build_state(self) -> State:
+        url = self.settings.effective_state_url
+        if url is None:
+            return MemoryState()
+        return RedisState(
+            url,
+            name=f"moorage:{self.settings.replica_id}",
+            ca_file=self.settings.redis_ca_file,
+            timeout_ms=self.settings.redis_timeout_ms,
+        )
+
+    def _compose_rpc(self) -> None:
+        self.registry = Registry(self.settings.replica_id)
+        self.serving = Serving(self.server.send_event, self.server.forget_ack)
+        if self.membership is not None:
+            self.remote = Remote(self.membership, self.serving, self.settings.recovery_window_ms / 1000)
+            connect(self.membership, self.registry, self.remote)
+            self.membership.answer = self._answer
+        self.calls = Calls(self.settings, self.registry, Here(self.serving), self.remote)
+        self.calls.notify = self.server.send_event
+        self.calling = Calling(
+            self.settings,
+            self.clients,
+            self.manager,
+            self.registry,
+            self.calls,
+            self.background,
+            self.server.send_event,
+            self.membership,
+        )
+        self.manager.on_join.append(self.calling.joined)
+        self.manager.on_leave.append(self.calling.left)
+
+    def _compose_sockets(self) -> None:
+        ask = self.membership.ask if self.membership is not None else presence.ask_nobody
+        backplane = self.backplane
+        self.updates = Updates(self.manager, lambda: backplane is None or backplane.available)
+        self.presence = presence.Presence(
+            self.clients, self._ask_presence(ask), self.settings.presence_timeout_ms
+        )
+        self.activity = activity.Activity(
+            self.updates, self.state, self.clients, self.background, listens=self.registry.listens, ask=ask
+        )
+        self.events = Events(self.clients, self.state, self.updates, self.activity, self.background)
+        self.door = Door(self.clients, self.tokens.verify_or_fetch, self.manager.join)
+        self.door.on_connected.append(self._connected)
+        self.door.on_disconnected.append(self._disconnected)
+        self.server.on("connect", self.door.connect)
+        self.server.on("disconnect", self.door.disconnect)
+        self.server.connect_payload = lambda sid: {"replica": self.settings.replica_id}
+        self.server.direct.update(self.events.handlers)
+        self.server.direct.update(self.calling.handlers)
+        self.server.on_heard.append(self.serving.heard)
+        self.server.on_closed.append(self._closed)
+
+    def _compose_metrics(self) -> None:
+        metrics, calls = self.metrics, self.calls
+        metrics.gauge(metrics.registrations, lambda: len(self.registry))
+        metrics.gauge(metrics.in_flight, lambda: len(calls))
+        metrics.gauge(metrics.members, lambda: 1 + len(self.membership.members if self.membership else ()))
+        metrics.gauge(metrics.drain_state, lambda: int(self.drainer.state))
+        metrics.gauge(metrics.stream_lag, lambda: getattr(self.manager, "lag_ms", math.nan))
+        calls.on_ended = self._call_ended
+        calls.on_waited = metrics.rpc_grace_wait.observe
+        calls.on_late = metrics.rpc_late_results.inc
+        if self.remote is not None:
+            self.remote.on_evidence = lambda kind: metrics.rpc_evidence.labels(kind).inc()
+            self.remote.on_late = metrics.rpc_late_results.inc
+
+    def _ask_presence(self, ask: presence.Ask) -> presence.Ask:
+        async def counted(kind: str, payload: Any, timeout_s: float) -> tuple[list[Any], bool]:
+            answers, complete = await ask(kind, payload, timeout_s)
+            if not complete:
+                self.metrics.rpc_lookup_timeouts.labels("presence").inc()
+            return answers, complete
+
+        return counted
+
+    # -- callbacks -------------------------------------------------------------------------------------
+    def _answer(self, kind: str, payload: Any) -> Any:
+        if kind == presence.ASK_KIND:
+            return self.presence.answer(payload)
+        if kind == activity.ASK_KIND:
+            return self.activity.answer(payload)
+        return None
+
+    def _connected(self, client: Client) -> None:
+        self.metrics.connections.labels(client.scope).inc()
+        if client.scope == "user-scoped":
+            self.registry.listen(client.account, 1)
+        self.activity.connected(client)
+
+    def _disconnected(self, client: Client) -> None:
+        self.metrics.connections.labels(client.scope).dec()
+        if client.scope == "user-scoped":
+            self.registry.listen(client.account, -1)
+        self.activity.disconnected(client)
+
+    def _closed(self, sid: str, reason: str) -> None:
+        """The transport is gone: calls that ran on it end now, before any handler or room is touched."""
+        self.serving.closed(sid)
+        window = self.settings.recovery_window_ms / 1000
+        if reason in BROKEN_TRANSPORT and window > 0:
+            asyncio.get_running_loop().call_later(window, self.calls.caller_gone, sid)
+        else:
+            self.calls.caller_gone(sid)
+
+    def _call_ended(self, call: Call, result: str) -> None:
+        self.metrics.call_ended(call.request.method, result, call.elapsed_s)
+
+    def is_busy(self, sid: str) -> bool:
+        """Calls are under way on this socket, as caller or as target."""
+        return self.serving.is_busy(sid) or self.calls.is_busy(sid)
+
+    def observe(self) -> Observations:
+        """What ``/ready`` looks at."""
+        backplane = self.backplane
+        redis = "unset" if backplane is None else "ok" if backplane.available else "down"
+        return Observations(
+            ready_once=self.ready_once,
+            draining=self.drainer.draining,
+            loop_stalled=self.loop_monitor.stalled,
+            redis=redis,  # type: ignore[arg-type]
+            reader_deaf=bool(getattr(self.manager, "deaf", False)),
+        )
+
+    # -- life ------------------------------------------------------------------------------------------
+    async def start(self) -> None:
+        """Everything up, or on its way up: a Redis that is away delays readiness, not the process."""
+        self.loop_monitor.start()
+        await self.tokens.start()
+        await self.state.start()
+        if self.backplane is not None and self.membership is not None:
+            assert isinstance(self.manager, RedisStreamsManager)
+            await self.backplane.start()
+            await self.manager.start()
+            await self.membership.start()
+        self.ready_once = True
+
+    async def drain(self) -> None:
+        """Lead all sockets away, then end what is left with a typed end."""
+        await self.drainer.run()
+        self.calls.end_all("cancelled")
+        for client in list(self.clients.all()):
+            self.server.close_socket(client.sid, "server shutting down")
+        await self.background.close()
+
+    async def stop(self) -> None:
+        """Goodbye to the members, then close all links. Bounded by the replies of Redis."""
+        if self.membership is not None:
+            await self.membership.stop()
+        if isinstance(self.manager, RedisStreamsManager):
+            await self.manager.stop()
+        if self.backplane is not None:
+            await self.backplane.stop()
+        await self.state.stop()
+        await self.tokens.stop()
+        self.loop_monitor.stop()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers: a signal begins a drain, and the drain ends the server."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _metrics_app(metrics: Metrics) -> Any:
+    async def app(scope: Any, receive: Any, send: Callable[[Any], Awaitable[None]]) -> None:
+        if scope["type"] != "http":
+            return
+        found = scope["path"].rstrip("/") == "/metrics" and scope["method"] in ("GET", "HEAD")
+        body, kind = metrics.render() if found else (b"Not found\n", "text/plain")
+        headers = [(b"content-type", kind.encode())]
+        await send({"type": "http.response.start", "status": 200 if found else 404, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    return app
+
+
+async def run(settings: Settings, stop: asyncio.Event) -> None:
+    """Serve until ``stop`` is set, drain, stop."""
+    for name in unknown_variables():
+        log.warning("unknown environment variable, perhaps misspelt", variable=name)
+    replica = Replica(settings)
+    common: dict[str, Any] = {
+        "host": settings.host,
+        "lifespan": "off",
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "timeout_graceful_shutdown": 2,
+    }
+    servers = [
+        _Server(
+            uvicorn.Config(
+                replica.asgi,
+                port=settings.port,
+                http=replica.server.http_protocol,
+                ws="websockets-sansio",
+                backlog=4096,
+                **common,
+            )
+        )
+    ]
+    if settings.metrics_enabled:
+        servers.append(
+            _Server(
+                uvicorn.Config(_metrics_app(replica.metrics), port=settings.metrics_port, ws="none", **common)
+            )
+        )
+    await replica.start()
+    serving = [asyncio.create_task(server.serve()) for server in servers]
+    stopping = asyncio.create_task(stop.wait())
+    log.info("serving", replica=settings.replica_id, port=settings.port, redis=bool(settings.redis_url))
+    try:
+        # A listener that cannot bind ends its task; then there is nothing to drain.
+        await asyncio.wait([stopping, *serving], return_when=asyncio.FIRST_COMPLETED)
+        if stop.is_set():
+            await replica.drain()
+    finally:
+        stopping.cancel()
+        for server in servers:
+            server.should_exit = True
+        await asyncio.gather(*serving, return_exceptions=True)
+        await replica.stop()
+
+
+def serve(settings: Settings) -> int:
+    """Run a replica in this process; SIGTERM or SIGINT drains it. Returns the exit code."""
+    import uvloop
+
+    logs.configure(settings.log_level, settings.log_format)
+
+    async def main() -> bool:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        await run(settings, stop)
+        return stop.is_set()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        asked_to_stop = runner.run(main())
+    return 0 if asked_to_stop else 1
