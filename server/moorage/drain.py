@@ -86,7 +86,8 @@ class Drain:
         now = time.monotonic()
         left = max(0.0, self._end - now)
         quiet = min(self.window_s * QUIET_SHARE, QUIET_MAX_S, left)
-        self._due[sid] = now + random.uniform(quiet, left)
+        last = max(quiet, left - 2 * WAVE_S)  # the last wave is over before the window is
+        self._due[sid] = now + random.uniform(quiet, last)
         self._tell(sid, {"deadlineMs": round((time.time() + left) * 1000)})
 
     def _sockets_due(self, now: float) -> list[str]:

@@ -1,0 +1,82 @@
+"""Drain: everybody is told, idle sockets go in waves, busy ones wait, and nothing outlasts the window."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from moorage.drain import Drain, DrainState
+
+
+class Sockets:
+    def __init__(self, *sids: str) -> None:
+        self.open = set(sids)
+        self.busy: set[str] = set()
+        self.told: dict[str, dict[str, int]] = {}
+        self.closed: list[str] = []
+
+    def close(self, sid: str) -> None:
+        self.closed.append(sid)
+        self.open.discard(sid)
+
+    def drain(self, window_s: float) -> Drain:
+        return Drain(
+            window_s, lambda: self.open, lambda sid: sid in self.busy, self.told.__setitem__, self.close
+        )
+
+
+async def test_everybody_is_told_the_deadline_and_closed_within_the_window() -> None:
+    sockets = Sockets(*(f"s{n}" for n in range(50)))
+    everybody = set(sockets.open)
+    drain = sockets.drain(0.3)
+    await asyncio.wait_for(drain.run(), 5)
+    assert set(sockets.told) == set(sockets.closed) == everybody
+    assert len(sockets.closed) == len(everybody)
+    assert all(abs(t["deadlineMs"] - time.time() * 1000) < 5000 for t in sockets.told.values())
+    assert drain.state is DrainState.DRAINED
+
+
+async def test_busy_sockets_wait_until_they_are_done() -> None:
+    sockets = Sockets("busy", "idle")
+    sockets.busy.add("busy")
+    drain = sockets.drain(30.0)
+    drain._due = {}
+    running = asyncio.create_task(drain.run())
+    await asyncio.sleep(0)
+    drain._due = {"busy": 0.0, "idle": 0.0}
+    async with asyncio.timeout(5):
+        while sockets.closed != ["idle"]:
+            await asyncio.sleep(0.005)
+    assert not running.done()
+    sockets.busy.clear()
+    await asyncio.wait_for(running, 5)
+    assert sockets.closed == ["idle", "busy"]
+
+
+async def test_what_is_still_busy_at_the_end_is_left_to_the_caller() -> None:
+    sockets = Sockets("busy")
+    sockets.busy.add("busy")
+    await asyncio.wait_for(sockets.drain(0.05).run(), 5)
+    assert sockets.closed == []
+
+
+async def test_clients_that_leave_by_themselves_end_it_early() -> None:
+    sockets = Sockets("a", "b")
+    running = asyncio.create_task(sockets.drain(60.0).run())
+    await asyncio.sleep(0)
+    sockets.open.clear()
+    await asyncio.wait_for(running, 5)
+    assert sockets.closed == []
+
+
+async def test_a_socket_that_comes_while_draining_is_told_too() -> None:
+    sockets = Sockets("a")
+    drain = sockets.drain(0.3)
+    drain.connected("early")
+    assert "early" not in sockets.told
+    running = asyncio.create_task(drain.run())
+    await asyncio.sleep(0)
+    sockets.open.add("late")
+    drain.connected("late")
+    await asyncio.wait_for(running, 5)
+    assert set(sockets.closed) == {"a", "late"} == set(sockets.told)

@@ -1,0 +1,38 @@
+"""Metrics: the names that dashboards know, and labels that stay bounded."""
+
+from __future__ import annotations
+
+from moorage.metrics import METHODS_MAX, Metrics
+
+NAMES = (
+    "rpc_calls_total", "rpc_call_duration_seconds", "rpc_grace_wait_seconds", "rpc_late_results_total",
+    "rpc_evidence_total", "rpc_fetchsockets_timeouts_total", "redis_stream_lag_ms", "websocket_connections",
+    "broadcast_deliveries_total", "drain_state",
+)  # fmt: skip
+
+
+def test_names_are_those_of_the_protocol() -> None:
+    text = Metrics().render()[0].decode()
+    for name in NAMES:
+        assert f"# HELP {name}" in text or f"# HELP {name.removesuffix('_total')}" in text
+
+
+def test_methods_are_bounded_and_carry_no_machine_id() -> None:
+    metrics = Metrics()
+    metrics.call_ended("machine-7:bash", "success", 0.1)
+    for number in range(METHODS_MAX + 50):
+        metrics.call_ended(f"x:m{number}", "timeout", 1)
+    text = metrics.render()[0].decode()
+    assert 'rpc_calls_total{method="bash",result="success"} 1.0' in text
+    assert "machine-7" not in text
+    labels = {
+        line.split('method="')[1].split('"')[0] for line in text.splitlines() if "rpc_calls_total{" in line
+    }
+    assert len(labels) == METHODS_MAX + 1
+    assert "other" in labels
+
+
+def test_two_applications_do_not_share() -> None:
+    one, two = Metrics(), Metrics()
+    one.call_ended("m", "success", 0)
+    assert 'method="m"' not in two.render()[0].decode()
