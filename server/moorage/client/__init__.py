@@ -25,9 +25,10 @@ A caller::
 """
 
 from moorage.client.caller import Caller
-from moorage.client.connection import Connection, State
+from moorage.client.connection import Connection
 from moorage.client.daemon import Daemon, Scope
 from moorage.client.errors import ClientError, ConnectionLost, Refused, RegistrationError, Unreachable
+from moorage.client.keeper import State
 from moorage.client.signin import Token, sign_in
 from moorage.errors import RpcError
 

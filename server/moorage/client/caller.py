@@ -76,18 +76,20 @@ class Caller(Connection):
             message["onTargetLost"] = "wait"
         join = on_target_lost == "wait" and request_id is not None
         socket = await self._ready(min(self._connect_wait, until - time.monotonic()))
+        sent = False
         while True:
             if timeout is not None:
                 message["timeoutMs"] = max(1, round((until - time.monotonic()) * 1000))
             try:
                 return result_of(await self._once(socket, message, until + SLACK_S))
             except ConnectionLost as lost:
-                if not join or lost.delivered == "no":
+                sent = sent or lost.delivered != "no"
+                if not join:
                     raise
             try:
                 socket = await self._ready(until - time.monotonic())
             except ConnectionLost as lost:
-                raise ConnectionLost(lost.error, delivered="unknown") from lost
+                raise ConnectionLost(lost.error, delivered="unknown" if sent else "no") from lost
 
     async def _once(self, socket: Socket, message: dict[str, Any], until: float) -> Any:
         future = socket.ask("rpc-call", message)

@@ -82,9 +82,8 @@ class Daemon(Connection):
         if not isinstance(name, str) or not 0 < len(name) <= MAX_METHOD_CHARS:
             raise ValueError(f"a method's name is a string of 1 to {MAX_METHOD_CHARS} characters")
         self._methods[name] = _Method(handler, resumable)
-        for socket in {self._newest, self._socket} - {None}:
-            if socket is not None and socket.alive:
-                self._register(socket, name)
+        if self._newest is not None and self._newest.alive:
+            self._register(self._newest, name)
 
     def remove_method(self, name: str) -> None:
         """Stop serving ``name``. Calls at work go on. A name that is not served is ignored."""
@@ -115,7 +114,7 @@ class Daemon(Connection):
         """
         try:
             await self._changed.until(
-                lambda: self._usable() and self._complete(self._socket, cluster), timeout
+                lambda: self._accepted() and self._complete(self._socket, cluster), timeout
             )
         except TimeoutError:
             missing = sorted(
@@ -123,14 +122,19 @@ class Daemon(Connection):
             )
             raise Unreachable(f"not registered within {timeout:g} s: {missing or self.cause}") from None
 
-    def _complete(self, socket: Socket | None, cluster: bool = False) -> bool:
-        scopes = self._scopes.get(socket, {}) if socket is not None else {}
+    def _accepted(self) -> bool:
         for name, method in self._methods.items():
             if method.error is not None:
                 raise RegistrationError(name, method.error)
-            if method.claimed and (name not in scopes or (cluster and scopes[name] != "cluster")):
-                return False
-        return True
+        return self._usable()
+
+    def _complete(self, socket: Socket | None, cluster: bool = False) -> bool:
+        scopes = self._scopes.get(socket, {}) if socket is not None else {}
+        return all(
+            name in scopes and not (cluster and scopes[name] == "local")
+            for name, method in self._methods.items()
+            if method.claimed and method.error is None
+        )
 
     def _register(self, socket: Socket, name: str) -> None:
         method = self._methods[name]
@@ -169,7 +173,7 @@ class Daemon(Connection):
         for socket in self._sockets:
             for name in self._scopes.get(socket, {}):
                 socket.write("rpc-unregister", {"method": name})
-        tasks = [run.task for run in self._runs.values() if run.task is not None]
+        tasks = {run.task for run in self._runs.values() if run.task is not None} - {asyncio.current_task()}
         if tasks:
             await asyncio.wait(tasks, timeout=grace)
 

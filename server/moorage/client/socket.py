@@ -39,6 +39,9 @@ class Socket(socketio.AsyncClient):  # type: ignore[misc]  # python-socketio has
     """``on_event(socket, event, args, ack id or None)``; ``on_closed(socket, reason)`` once, if it had
     opened."""
 
+    # Shared, since the answer to a question of a lost connection may come on the one that recovers it.
+    _ids = itertools.count(1)
+
     def __init__(
         self, on_event: EventHandler, on_closed: CloseHandler, tls: ssl.SSLContext | None = None
     ) -> None:
@@ -55,7 +58,6 @@ class Socket(socketio.AsyncClient):  # type: ignore[misc]  # python-socketio has
         self._on_event = on_event
         self._on_closed = on_closed
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._ids = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[list[Any]]] = {}
         self._owed: set[int] = set()
         self._auth: dict[str, Any] = {}

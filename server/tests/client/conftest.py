@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -13,10 +13,11 @@ from .replicas import Cluster, Front, Replica
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
     cluster = Cluster()
-    async with contextlib.AsyncExitStack() as stack:
-        for name in "ab":
-            await stack.enter_async_context(Replica(cluster, name).serving())
-        yield cluster
+    replicas = [Replica(cluster, name) for name in "ab"]
+    for replica in replicas:
+        await replica.start()
+    yield cluster
+    await asyncio.gather(*(replica.stop() for replica in replicas))
 
 
 @pytest.fixture

@@ -76,6 +76,7 @@ class Replica:
         self.name = name
         self.connect_payload: dict[str, Any] = {"replica": name}
         self.sids: list[str] = []
+        self.scripted: str | None = None
         self.port = 0
         self.sio = Server(async_mode="asgi", ping_interval=15, ping_timeout=45)
         self.sio.replica = self
@@ -86,26 +87,24 @@ class Replica:
         self.sio.on("*", self._other)
         cluster.replicas[name] = self
 
-    @contextlib.asynccontextmanager
-    async def serving(self) -> AsyncIterator[Replica]:
-        listener = socket.create_server(("127.0.0.1", 0))
-        self.port = listener.getsockname()[1]
+    async def start(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
         app = socketio.ASGIApp(self.sio, socketio_path="/v1/updates")
         config = uvicorn.Config(
             app, log_level="error", lifespan="off", ws="websockets-sansio", timeout_graceful_shutdown=1
         )
         config.load()
-        server = uvicorn.Server(config)
-        server.lifespan = config.lifespan_class(config)
+        self._server = uvicorn.Server(config)
+        self._server.lifespan = config.lifespan_class(config)
         # Not serve(): its main loop takes the signals, and looks only every 100 ms whether it should end.
-        await server.startup(sockets=[listener])
-        try:
-            yield self
-        finally:
-            for sid in list(self.sids):
-                await self.sio.disconnect(sid)
-            await server.shutdown(sockets=[listener])
-            await self.sio.shutdown()
+        await self._server.startup(sockets=[self._listener])
+
+    async def stop(self) -> None:
+        for sid in list(self.sids):
+            await self.sio.disconnect(sid)
+        await self._server.shutdown(sockets=[self._listener])
+        await self.sio.shutdown()
 
     # -- what a test does to it --------------------------------------------------------------------------------
 
@@ -161,6 +160,9 @@ class Replica:
         self.cluster.registry[method] = (self, sid)
         if older is not None and older != (self, sid):
             await older[0].sio.emit("rpc-superseded", {"method": method}, to=older[1])
+        if self.scripted == "die after registering":
+            await self.sio.disconnect(sid)
+            return
         await self.sio.emit("rpc-registered", {"method": method, "scope": self.cluster.scope}, to=sid)
 
     async def _rpc_unregister(self, sid: str, payload: dict[str, Any]) -> None:

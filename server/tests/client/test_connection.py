@@ -272,7 +272,7 @@ async def test_recovery_names_the_last_offset(cluster: Cluster, front: Front) ->
 async def test_a_connection_that_went_silent_is_replaced(
     cluster: Cluster, front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("moorage.client.connection.PROBE_S", 0.1)
+    monkeypatch.setattr("moorage.client.keeper.PROBE_S", 0.1)
     async with Connection(front.url, "good", open_timeout=0.5) as connection:
         await until(lambda: cluster.payloads("ping"))
         first = connection.sid

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from moorage.client import Caller, Daemon
+from moorage.client import Caller, Daemon, RpcError
 
 from .replicas import Cluster, Front, until
 from .test_call import Gate
@@ -14,9 +15,9 @@ from .test_call import Gate
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moorage.client.connection.HANDOVER_PAUSES_S", (0.01, 0.02, 0.03))
-    monkeypatch.setattr("moorage.client.connection.LINGER_S", 0.1)
-    monkeypatch.setattr("moorage.client.connection.DEADLINE_SLACK_S", 0.1)
+    monkeypatch.setattr("moorage.client.keeper.HANDOVER_PAUSES_S", (0.01, 0.02, 0.03))
+    monkeypatch.setattr("moorage.client.keeper.LINGER_S", 0.1)
+    monkeypatch.setattr("moorage.client.keeper.DEADLINE_SLACK_S", 0.1)
 
 
 @pytest.fixture
@@ -193,3 +194,61 @@ async def test_broadcasts_during_a_handover_come_once(cluster: Cluster, front: F
         await until(lambda: "u2" in got and "e1" in got)
         gate_call.cancel()
     assert sorted(got) == ["e1", "u1", "u2"]
+
+
+async def test_a_new_connection_that_dies_leaves_the_old_one_registered(
+    cluster: Cluster, front: Front, daemon: Daemon, gate: Gate
+) -> None:
+    gate.open.set()
+    replica = cluster.replicas["b"]
+    replica.scripted = "die after registering"
+    front.default = "b"
+    await cluster.replicas["a"].drain()
+    # Each of the three tries took the method over and died.
+    await until(lambda: len([name for name, _, _ in cluster.gone if name == "b"]) == 3)
+    front.default = "a"
+    async with Caller(front.url, "good") as caller:
+        await until(lambda: cluster.home("gate") == "a")
+        assert await caller.call("gate", 1) == 1
+
+
+async def test_a_method_refused_elsewhere_does_not_keep_us(
+    cluster: Cluster, front: Front, daemon: Daemon
+) -> None:
+    cluster.refused_methods["gate"] = "Too many methods"
+    front.default = "b"
+    await cluster.replicas["a"].drain()
+    await until(lambda: daemon.replica == "b")
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_every_call_ends_once_whatever_happens(
+    cluster: Cluster, front: Front, gate: Gate, seed: int
+) -> None:
+    chance = random.Random(seed)
+    gate.open.set()
+    daemon = Daemon(front.url, "good")
+    daemon.add_method("gate", gate)
+    async with daemon, Caller(front.url, "good", connect_wait=0.5) as caller:
+        calls: list[asyncio.Task[Any]] = []
+        for number in range(60):
+            calls.append(asyncio.create_task(caller.call("gate", number, timeout=5)))
+            match chance.randrange(12):
+                case 0:
+                    front.cut()
+                case 1 | 2:
+                    front.default = chance.choice("ab")
+                    await cluster.replicas["a" if front.default == "b" else "b"].drain()
+                case 3:
+                    front.next = [chance.choice("ab") for _ in range(3)]
+            await asyncio.sleep(chance.choice([0, 0, 0.01, 0.03]))
+        ends = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 20)
+        for number, end in enumerate(ends):
+            assert end == number or isinstance(end, RpcError), end
+        await daemon.registered()
+        await caller.connected()
+        assert await caller.call("gate", "afterwards") == "afterwards"
+        # What was handed over is let go: one connection each is left.
+        await until(lambda: sum(len(replica.sids) for replica in cluster.replicas.values()) == 2)
+    # No call ran twice, and each that gave its result has run.
+    assert len(gate.ended) == len({repr(params) for params in gate.ended})
