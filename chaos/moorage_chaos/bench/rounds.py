@@ -45,7 +45,8 @@ class Bench:
     async def run(self, plan: Mapping[int, Sequence[Phase]], kinds: Sequence[str], rounds: int) -> list[str]:
         """``rounds`` of every number of replicas, the servers in turn.
 
-        A peer that fails is left out from then on, and its samples too; returns a line for each such failure.
+        A peer that fails is left out from then on, with its samples of that number of replicas; returns a line for
+        each such failure.
         Raises :class:`BenchError` when ours fails.
         """
         failures: list[str] = []
@@ -59,7 +60,8 @@ class Bench:
                         if name == MOORAGE.name:
                             raise BenchError(f"{name}, {replicas} replicas: {error}") from error
                         running.remove(name)
-                        self.samples = [sample for sample in self.samples if sample.server != name]
+                        at = (name, replicas)
+                        self.samples = [s for s in self.samples if (s.server, s.replicas) != at]
                         failures.append(f"{name} could not be measured with {replicas} replicas: {error}")
                         self.say(failures[-1])
         return failures
