@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from moorage_operator.desired.inputs import Inputs, acl_line, fingerprint, managed_url
@@ -12,9 +12,16 @@ from moorage_operator.resource import Resource
 
 REDIS_USER = 999
 """[uid] `redis` in the official images (Alpine and Debian) and in Valkey's."""
-SUFFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18} | {
-    f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", start=1)
-}
+SUFFIXES = {
+    "": Decimal(1),
+    "m": Decimal("0.001"),
+    "k": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "P": 10**15,
+    "E": 10**18,
+} | {f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", start=1)}
 
 
 def quantity(value: str | int) -> int:
@@ -22,11 +29,12 @@ def quantity(value: str | int) -> int:
     text = str(value)
     digits = text.rstrip("kKMGTPEim")
     suffix = text[len(digits) :]
-    if suffix == "m":
-        return int(Decimal(digits) / 1000)
-    if suffix not in SUFFIXES or not digits:
+    if suffix not in SUFFIXES:
         raise ValueError(f"not a quantity: {text}")
-    return int(Decimal(digits) * SUFFIXES[suffix])
+    try:
+        return int(Decimal(digits) * SUFFIXES[suffix])
+    except InvalidOperation:
+        raise ValueError(f"not a quantity: {text}") from None
 
 
 def configuration(resource: Resource) -> str:
