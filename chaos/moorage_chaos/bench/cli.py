@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 import tempfile
 import time
@@ -36,7 +37,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--quick", action="store_true", help="one short round: a look, no figure to quote")
     made.add_argument("--profile", action="store_true", help="also sample our server: profile-*.txt")
     made.add_argument(
-        "--servers", default="moorage,node", metavar="NAMES", help="which to run, default moorage,node"
+        "--servers",
+        default="moorage,node",
+        metavar="NAMES",
+        help="which to run, default moorage,node; node alone prints its figures and writes nothing",
     )
     made.add_argument("--build", type=Path, default=Path("build"), metavar="DIR", help="where to write")
     return made
@@ -44,6 +48,10 @@ def parser() -> argparse.ArgumentParser:
 
 async def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Run everything; the content of ``bench.json``. Raises :class:`BenchError`, :class:`ValueError`."""
+    task = asyncio.current_task()
+    assert task is not None
+    # SIGINT is the runner's; SIGTERM must end the replicas too.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     only = [name.strip() for name in options.only.split(",") if name.strip()]
     plan = figures.needed(only)
     rounds = options.rounds or (1 if options.quick else ROUNDS)
@@ -116,6 +124,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BenchError as error:
         print(f"bench: {error}\nNothing was written.", file=sys.stderr)
         return 1
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        print("bench: interrupted. Nothing was written.", file=sys.stderr)
+        return 1
+    if not content["runs"]:
+        print("Without our server there is no row. Nothing was written.")
+        return 0
     report.save(content, options.build)
     print(f"\n{report.markdown(content)}")
     print(f"{time.monotonic() - began:.0f} s; written: {options.build}/bench.json, {options.build}/bench.md")

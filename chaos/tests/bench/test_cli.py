@@ -133,6 +133,14 @@ def test_without_node_ours_stand_alone_and_the_command_is_named(
     ]
 
 
+def test_a_peer_alone_overwrites_nothing(
+    scripted: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(servers, "node_versions", lambda: {"node": "20"})
+    assert cli.main(["--only", "rpc-rate-64", "--servers", "node", "--build", str(tmp_path)]) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_failure_writes_nothing(
     scripted: dict[tuple[str, int], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
