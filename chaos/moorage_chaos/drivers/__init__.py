@@ -1,2 +1,16 @@
-"""Where replicas live: ``local`` (processes of this machine) or ``kubernetes`` (pods), behind one
-interface."""
+"""Where replicas live, behind one interface: ``local`` (processes of this machine)."""
+
+from __future__ import annotations
+
+from moorage_chaos.drivers.base import Driver
+from moorage_chaos.drivers.local import LocalConfig, LocalDriver
+
+KINDS = ("local",)
+"""Values of ``--driver``."""
+
+
+def make(kind: str, config: LocalConfig) -> Driver:
+    """A driver that is not started yet. Raises ValueError for an unknown kind."""
+    if kind == "local":
+        return LocalDriver(config)
+    raise ValueError(f"there is no driver {kind!r}")

@@ -28,6 +28,7 @@ from moorage_chaos.front_control import FrontControl
 
 REGISTRATIONS = "rpc_registrations"
 """Gauge of /metrics: registrations a replica knows of; equal on all replicas once they agree."""
+ENTRY = "moorage.cli:main"
 PRELOAD = ("moorage.cli", "moorage.app", "uvloop", "uvicorn", "orjson")
 START_BOUND_S = 20.0
 """From launch to ready, with Redis there: warm it takes less than 0.5 s on an idle core."""
@@ -45,7 +46,7 @@ class LocalConfig:
     mutant: str | None = None
     redis_url: str | None = None
     """An external Redis; None: an embedded one."""
-    entry: str = "moorage.cli:main"
+    entry: str = ENTRY
     """``module:function`` that is called with ``sys.argv = ["moorage", "serve"]``."""
     preload: Sequence[str] = PRELOAD
     env: Mapping[str, str] = field(default_factory=dict)

@@ -5,20 +5,22 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
 
 from moorage_chaos.scenarios.base import Scenario
 
 
-def discover() -> dict[str, type[Scenario]]:
-    """Name to class of every row, in the order of the matrix: safe rows first, then by name of the file.
+def discover(folder: Path | None = None) -> dict[str, type[Scenario]]:
+    """Name to class of every row: safe rows first, then by name of the file. ``folder``: of more rows, outside
+    of this package.
 
     Raises ValueError for two rows with one name, or a module in this folder that holds no row.
     """
     found: dict[str, type[Scenario]] = {}
-    for info in pkgutil.iter_modules(__path__):
-        if info.name == "base" or info.name.startswith("_"):
-            continue
-        module = importlib.import_module(f"{__name__}.{info.name}")
+    for module in [*_modules(__path__, f"{__name__}."), *(_modules([str(folder)], "") if folder else ())]:
         rows = [
             item
             for _, item in inspect.getmembers(module, inspect.isclass)
@@ -27,9 +29,18 @@ def discover() -> dict[str, type[Scenario]]:
             and not inspect.isabstract(item)
         ]
         if not rows:
-            raise ValueError(f"scenarios/{info.name}.py holds no row (helpers start with an underscore)")
+            raise ValueError(f"{module.__file__} holds no row (modules of helpers start with an underscore)")
         for row in rows:
             if row.name in found:
                 raise ValueError(f"two rows are named {row.name}")
             found[row.name] = row
     return dict(sorted(found.items(), key=lambda item: (not item[1].safe, item[1].__module__)))
+
+
+def _modules(path: Iterable[str], prefix: str) -> Iterator[ModuleType]:
+    folders = list(path)
+    if not prefix:
+        sys.path[:0] = [folder for folder in folders if folder not in sys.path]
+    for info in pkgutil.iter_modules(folders):
+        if info.name != "base" and not info.name.startswith("_"):
+            yield importlib.import_module(prefix + info.name)

@@ -118,7 +118,7 @@ async def is_refused(dial: Dial, port: int) -> bool:
 
 async def until_ready(front: FrontControl, names: set[str]) -> None:
     async with asyncio.timeout(BOUND):
-        while {name for name, link in (await front.status()).items() if link["ready"]} != names:  # noqa: ASYNC110 -- another process
+        while {name for name, link in (await front.status()).items() if link["ready"]} != names:
             await asyncio.sleep(0.02)
 
 
@@ -132,7 +132,7 @@ async def test_it_copies_both_ways_and_passes_the_end_on(
     writer.close()
     async with asyncio.timeout(BOUND):
         await target.ended.wait()
-        while await front.connections("a"):  # noqa: ASYNC110 -- another process
+        while await front.connections("a"):
             await asyncio.sleep(0.01)
 
 

@@ -1,0 +1,165 @@
+"""Play one row on a system: history, clients, faults; clean up; restore; judge."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from moorage_chaos.checkers import ALWAYS, judge
+from moorage_chaos.clients import Clients
+from moorage_chaos.drivers.base import Driver
+from moorage_chaos.faults.base import Faults, Journal
+from moorage_chaos.history import History
+from moorage_chaos.scenarios.base import Context, Scenario
+from moorage_chaos.verdict import Promise, RowResult, row_result
+
+CLOSE_BOUND_S = 15.0
+"""Of closing all clients of a row."""
+UNDO_BOUND_S = 60.0
+"""Of taking back what a row left in force; a launch and a roll of three fit in."""
+RESTORE_BOUND_S = 60.0
+"""MATRIX, "Restored"."""
+COUNTED = ("call", "emit")
+"""Operations whose ends are counted in the report."""
+
+
+class NotRestored(Exception):
+    """The start state did not come back: the run stops."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What all rows of one run share."""
+
+    seed: int
+    driver: str
+    replicas: int
+    folder: Path
+    mutant: str | None
+    versions: dict[str, str]
+
+
+def seed_of(run_seed: int, row: str) -> int:
+    """The row's own seed (63 bits), so that a row alone plays as it does in the matrix."""
+    return int.from_bytes(hashlib.sha256(f"{run_seed}:{row}".encode()).digest()[:8], "big") >> 1
+
+
+async def play(
+    scenario: Scenario,
+    run: Run,
+    driver: Driver,
+    journal: Journal,
+    *,
+    restore: bool,
+    progress: Callable[[str], None],
+    stop: asyncio.Event,
+) -> RowResult:
+    """The judged row; its history is saved. Raises :class:`NotRestored`, whose ``args[1]`` is the result."""
+    began = time.monotonic()
+    folder = run.folder / scenario.name
+    folder.mkdir(parents=True, exist_ok=True)
+    seed = seed_of(run.seed, scenario.name)
+    history = History(_header(scenario, run, driver, seed))
+
+    def heard(op: str, t_ns: int, value: dict[str, Any]) -> None:
+        history.note(op, process="driver", t=t_ns, **value)
+
+    driver.listeners.append(heard)
+    trouble: list[Promise] = []
+    clients = Clients(driver, history, random.Random(seed))
+    faults = Faults(driver, history, journal)
+    context = Context(driver, seed, random.Random(seed), history, clients, faults, folder, progress)
+    try:
+        reason = await _run(scenario, context, stop)
+        if reason:
+            trouble.append(Promise("played", "the row was played to its end", None, "", "unknown", reason))
+        ended = time.monotonic() - began
+        trouble += await _bounded("clients closed", clients.close, CLOSE_BOUND_S)
+        trouble += await _bounded("faults undone", faults.undo_all, UNDO_BOUND_S)
+        back = await _bounded("restored", driver.restore, RESTORE_BOUND_S + 5) if restore else []
+    finally:
+        driver.listeners.remove(heard)
+    history.save(folder / "history.jsonl")
+    result = judged(scenario, history, [*trouble, *back], ended, played=not reason)
+    if back:
+        raise NotRestored(back[0].why, result)
+    return result
+
+
+def judged(
+    scenario: Scenario,
+    history: History,
+    trouble: list[Promise] | None = None,
+    seconds: float = 0.0,
+    *,
+    played: bool = True,
+) -> RowResult:
+    """Judge a history. Of a row that was not played to its end only what holds in every row is judged: a call that
+    was never made is no failed call."""
+    promises = list(trouble or [])
+    if played:
+        promises += judge(history, (scenario.check,))
+    promises += judge(history, ALWAYS)
+    counts = {"ok": 0, "failed": 0, "unknown": 0}
+    for op in COUNTED:
+        for key, count in history.counts(op).items():
+            counts[key] += count
+    return row_result(scenario.name, seconds, promises, counts=counts, mutants=scenario.mutants)
+
+
+def _header(scenario: Scenario, run: Run, driver: Driver, seed: int) -> dict[str, Any]:
+    setup = driver.setup
+    return {
+        "row": scenario.name,
+        "seed": seed,
+        "runSeed": run.seed,
+        "driver": run.driver,
+        "replicas": [replica.id for replica in driver.replicas],
+        "env": dict(setup.env),
+        "redisLinks": setup.redis_links,
+        "mutant": run.mutant,
+        "versions": run.versions,
+    }
+
+
+async def _run(scenario: Scenario, context: Context, stop: asyncio.Event) -> str:
+    """Why the row was not played to its end; empty if it was."""
+    task = asyncio.create_task(scenario.run(context))
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({task, stopped}, timeout=scenario.bound_s, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=CLOSE_BOUND_S)
+            return "stopped" if stop.is_set() else f"not over after its bound of {scenario.bound_s:g} s"
+        if task.cancelled():
+            return "it cancelled itself"
+        error = task.exception()
+        if error is None:
+            return ""
+        text = "".join(traceback.format_exception(error))
+        (context.folder / "error.txt").write_text(text)
+        return f"{type(error).__name__}: {error}"
+    finally:
+        stopped.cancel()
+
+
+async def _bounded(name: str, work: Callable[[], Awaitable[None]], bound_s: float) -> list[Promise]:
+    """Do it; nothing if it worked, else one promise that is unknown and says why."""
+    try:
+        async with asyncio.timeout(bound_s):
+            await work()
+    except TimeoutError:
+        why = f"not within {bound_s:g} s"
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+    else:
+        return []
+    return [Promise(name, f"<= {bound_s:g}", None, "s", "unknown", why)]

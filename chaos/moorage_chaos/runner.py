@@ -1,0 +1,197 @@
+"""Plays a selection of rows: a process per lane, side by side; collects what they tell."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from moorage_chaos.display import Display
+from moorage_chaos.drivers.local import ENTRY
+from moorage_chaos.lane import Order
+from moorage_chaos.results import result_from
+from moorage_chaos.scenarios.base import Scenario
+from moorage_chaos.verdict import RowResult
+
+LANES = ("main", "calm", "idle")
+SILENCE_BOUND_S = 30.0
+"""A lane beats each second; after this long its event loop does not turn, and it is killed."""
+STOP_BOUND_S = 150.0
+"""From `stop` to the end of a lane: closing clients, undo, restore, each within its own bound."""
+
+
+@dataclass
+class Selection:
+    """What to play, and how."""
+
+    rows: Sequence[type[Scenario]]
+    seed: int
+    driver: str
+    replicas: int
+    folder: Path
+    versions: dict[str, str]
+    mutant: str | None = None
+    redis_url: str | None = None
+    serial: bool = False
+    """One lane after the other."""
+    entry: str = ENTRY
+    rows_folder: Path | None = None
+
+
+@dataclass
+class _Lane:
+    name: str
+    rows: list[str]
+    results: dict[str, RowResult] = field(default_factory=dict)
+    process: asyncio.subprocess.Process | None = None
+    heard_at: float = 0.0
+    reason: str = ""
+    """Why rows of it were not played."""
+
+
+class Runner:
+    """One run. :meth:`run` returns a result for every row, in the order given, whatever happens."""
+
+    def __init__(self, selection: Selection, display: Display) -> None:
+        self._selection = selection
+        self._display = display
+        self._stopping = ""
+        self._lanes = [
+            _Lane(name, [row.name for row in selection.rows if row.lane == name])
+            for name in LANES
+            if any(row.lane == name for row in selection.rows)
+        ]
+
+    async def run(self) -> list[RowResult]:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupted)
+        loop.add_signal_handler(signal.SIGTERM, self._interrupted)
+        try:
+            # With one external Redis all systems would be one cluster: their rows must not run side by side.
+            if self._selection.serial or self._selection.redis_url is not None:
+                for lane in self._lanes:
+                    await self._play(lane)
+            else:
+                await asyncio.gather(*(self._play(lane) for lane in self._lanes))
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+            loop.remove_signal_handler(signal.SIGTERM)
+        results = {name: result for lane in self._lanes for name, result in lane.results.items()}
+        return [results[row.name] for row in self._selection.rows]
+
+    # -- stopping --------------------------------------------------------------------------------------
+    def _interrupted(self) -> None:
+        if self._stopping:
+            self._display.note("killing the lanes; `run_all.py recover` undoes what they leave")
+            self._each(lambda process: process.kill())
+            return
+        self._display.note("stopping: undoing all faults (again: kill)")
+        self.stop("interrupted")
+
+    def stop(self, reason: str) -> None:
+        """Every lane ends its row, undoes everything and ends."""
+        if not self._stopping:
+            self._stopping = reason
+            self._each(lambda process: process.stdin.write(b"stop\n") if process.stdin else None)
+
+    def _each(self, act: Callable[[asyncio.subprocess.Process], object]) -> None:
+        for lane in self._lanes:
+            if lane.process is not None and lane.process.returncode is None:
+                act(lane.process)
+
+    # -- one lane --------------------------------------------------------------------------------------
+    async def _play(self, lane: _Lane) -> None:
+        try:
+            if not self._stopping:
+                await self._supervise(lane)
+        except OSError as error:
+            lane.reason = lane.reason or f"the lane's process could not be started: {error}"
+        for name in lane.rows:
+            if name not in lane.results:
+                reason = lane.reason or self._stopping or "not played"
+                self._finish(lane, RowResult(name, "unknown", 0.0, reason=f"not played: {reason}"))
+
+    def _finish(self, lane: _Lane, result: RowResult) -> None:
+        lane.results[result.row] = result
+        self._display.finished(lane.name, result)
+
+    async def _supervise(self, lane: _Lane) -> None:
+        s = self._selection
+        logs = s.folder / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        with (logs / f"{lane.name}-harness.log").open("ab") as log:
+            lane.process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "moorage_chaos.lane",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                start_new_session=True,  # Ctrl-C is for the runner, which stops the lanes in order
+                limit=1 << 24,
+            )
+        process = lane.process
+        assert process.stdin is not None
+        order = Order(
+            lane=lane.name,
+            rows=lane.rows,
+            seed=s.seed,
+            driver=s.driver,
+            replicas=s.replicas,
+            folder=str(s.folder),
+            mutant=s.mutant,
+            redis_url=s.redis_url,
+            versions=s.versions,
+            entry=s.entry,
+            rows_folder=str(s.rows_folder.absolute()) if s.rows_folder else None,
+        )
+        process.stdin.write(order.line())
+        lane.heard_at = time.monotonic()
+        watch = asyncio.create_task(self._watch(lane, process))
+        try:
+            await self._listen(lane, process)
+            code = await process.wait()
+        finally:
+            watch.cancel()
+        if code != 0 and not lane.reason:
+            lane.reason = f"the harness process of lane {lane.name} ended with {code}, see {log.name}"
+            self.stop(lane.reason)
+
+    async def _watch(self, lane: _Lane, process: asyncio.subprocess.Process) -> None:
+        stopping_since = 0.0
+        while True:
+            await asyncio.sleep(1.0)
+            now = time.monotonic()
+            if self._stopping and not stopping_since:
+                stopping_since = now
+            if now - lane.heard_at > SILENCE_BOUND_S:
+                lane.reason = f"the harness process of lane {lane.name} was silent for {SILENCE_BOUND_S:g} s"
+            elif not stopping_since or now - stopping_since <= STOP_BOUND_S:
+                continue
+            process.kill()
+            return
+
+    async def _listen(self, lane: _Lane, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            lane.heard_at = time.monotonic()
+            try:
+                message: dict[str, Any] = json.loads(line)
+                if message["event"] == "result":
+                    self._finish(lane, result_from(message["result"]))
+                    continue
+            except (KeyError, TypeError, ValueError) as error:
+                self._display.note(f"{lane.name}: unreadable message ({error!r}): {line[:200]!r}")
+                continue
+            self._display.heard(lane.name, message)
+            if message["event"] == "halt":
+                lane.reason = str(message["reason"])
+                self.stop(lane.reason)

@@ -1,0 +1,107 @@
+"""Small rows, one for each way in which a row can end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import ClassVar
+
+from _rows import Asking
+
+from moorage_chaos.drivers.base import Can, Setup
+from moorage_chaos.faults import process
+from moorage_chaos.history import History
+from moorage_chaos.scenarios.base import Context, Lane
+from moorage_chaos.verdict import Promise
+
+
+class Good(Asking):
+    name = "t-good"
+    promise = "every replica answers"
+    safe = True
+    mutants: ClassVar[tuple[str, ...]] = ("some-mutant",)
+
+
+class Idle(Asking):
+    name = "t-idle"
+    promise = "the same in the other lane"
+    safe = True
+    lane: ClassVar[Lane] = "idle"
+
+
+class Kills(Asking):
+    name = "t-kills"
+    promise = "a killed replica comes back"
+    safe = False
+    needs: ClassVar[frozenset[Can]] = frozenset({"kill"})
+    setup: ClassVar[Setup | None] = Setup(replicas=2)
+
+    async def run(self, ctx: Context) -> None:
+        await ctx.faults.inject(process.Kill(ctx.driver.replicas[0]))
+        ctx.progress("killed")
+        await super().run(ctx)
+
+
+class Breaks(Asking):
+    name = "t-breaks"
+    promise = "never kept"
+    safe = True
+
+    def check(self, history: History) -> list[Promise]:
+        return [Promise("kept", "1", 0, "", "failed")]
+
+
+class Raises(Asking):
+    name = "t-raises"
+    promise = "cannot be played"
+    safe = True
+
+    async def run(self, ctx: Context) -> None:
+        raise RuntimeError("no load")
+
+
+class Hangs(Asking):
+    name = "t-hangs"
+    promise = "goes over its bound"
+    safe = True
+    bound_s = 0.2
+
+    async def run(self, ctx: Context) -> None:
+        await asyncio.sleep(60)
+
+
+class Waits(Asking):
+    name = "t-waits"
+    promise = "waits with a stopped replica until the harness is interrupted"
+    safe = False
+
+    async def run(self, ctx: Context) -> None:
+        await ctx.faults.inject(process.Pause(ctx.driver.replicas[0]))
+        (ctx.folder / "pid").write_text(str(ctx.driver.replicas[0].pid))
+        await asyncio.sleep(50)
+
+
+class Crashes(Asking):
+    name = "t-crashes"
+    promise = "takes its harness process with it"
+    safe = True
+
+    async def run(self, ctx: Context) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class BadCheck(Asking):
+    name = "t-bad-check"
+    promise = "has a checker that is broken"
+    safe = True
+
+    def check(self, history: History) -> list[Promise]:
+        raise ZeroDivisionError
+
+
+class Impossible(Asking):
+    name = "t-impossible"
+    promise = "needs what no driver can"
+    safe = True
+    needs: ClassVar[frozenset[Can]] = frozenset({"fly"})  # type: ignore[arg-type]
