@@ -20,6 +20,7 @@ import structlog
 
 from moorage.errors import BackplaneUnavailable, Delivered, RpcError
 from moorage.rpc.carrier import Carrier
+from moorage.rpc.foreign import FOREIGN, Foreign
 from moorage.rpc.registry import Entry, Registry, rpc_room
 from moorage.rpc.serving import EndKind
 from moorage.settings import Settings
@@ -108,9 +109,16 @@ class Calls:
     """All calls whose caller is on this replica."""
 
     def __init__(
-        self, settings: Settings, registry: Registry, here: Carrier, elsewhere: Carrier | None
+        self,
+        settings: Settings,
+        registry: Registry,
+        here: Carrier,
+        elsewhere: Carrier | None = None,
+        foreign: Foreign | None = None,
     ) -> None:
+        """``elsewhere``: carrier to members; ``foreign``: to nodes that are none. None without Redis."""
         self._settings = settings
+        self._foreign = foreign
         self._registry = registry
         self._here = here
         self._elsewhere = elsewhere
@@ -231,7 +239,9 @@ class Calls:
             )
 
     def _carrier(self, entry: Entry) -> Carrier | None:
-        return self._here if entry.replica == self._registry.replica else self._elsewhere
+        if entry.replica == self._registry.replica:
+            return self._here
+        return self._foreign if entry.replica == FOREIGN else self._elsewhere
 
     def _ended(self, call: Call, attempt: int, kind: EndKind, value: Any) -> None:
         if call.id not in self._calls or attempt != call.attempt:
@@ -271,6 +281,8 @@ class Calls:
             told = {"requestId": call.request.request_id, "method": call.request.method, "untilMs": until_ms}
             for sid, _ in call.callers:
                 self.notify(sid, "rpc-waiting", told)
+            if self._foreign is not None:
+                self._foreign.search(call.room, lambda: self._registry.is_watched(call.room))
         self._arm(call, until, self._grace_over)
 
     def _stop_waiting(self, call: Call) -> None:

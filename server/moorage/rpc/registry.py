@@ -141,6 +141,10 @@ class Registry:
         """Call ``callback`` at every new registration in ``room`` until :meth:`unwatch`."""
         self._watchers.setdefault(room, []).append(callback)
 
+    def is_watched(self, room: str) -> bool:
+        """Somebody waits for a registration in ``room``."""
+        return room in self._watchers
+
     def unwatch(self, room: str, callback: Callable[[], None]) -> None:
         callbacks = self._watchers.get(room, [])
         if callback in callbacks:
