@@ -63,6 +63,9 @@ class Client:
         self.received: list[tuple[str, Any]] = []
         """``(event, body)`` of everything but RPC, oldest first."""
         self.behaviours: dict[str, Behaviour] = {}
+        self.quiet: set[str] = set()
+        """Events that are counted only, for floods."""
+        self.counts: dict[str, int] = {}
         self._owner = owner
         self._history = owner.history
         self._wire = wire
@@ -188,6 +191,8 @@ class Client:
                 operation.ok(scope=body.get("scope"))
         elif event == "rpc-cancel" and isinstance(body, dict):
             self._cancelled(str(body.get("requestId")))
+        elif event in self.quiet:
+            self.counts[event] = self.counts.get(event, 0) + 1
         else:
             self.received.append((event, body))
             self._note_received(event, body)

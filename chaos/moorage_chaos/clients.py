@@ -34,7 +34,8 @@ class Clients:
         self.driver = driver
         self.history = history
         self.random = rng
-        self._clients: list[Client] = []
+        self.made: list[Client] = []
+        """Every client of the row, in the order they were made."""
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._names: dict[str, int] = {}
@@ -66,7 +67,7 @@ class Clients:
         """
         wire: Wire = RawWire() if kind == "raw" else PlainWire()
         made = Client(self, self.name(stem), account, wire, auth, kind)
-        self._clients.append(made)
+        self.made.append(made)
         return made
 
     async def caller(self, account: Account, where: Replica | None = None, *, kind: Kind = "raw") -> Client:
@@ -176,7 +177,7 @@ class Clients:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        work = [client.close() for client in self._clients] + [closer() for closer in self._closers]
+        work = [client.close() for client in self.made] + [closer() for closer in self._closers]
         await asyncio.gather(*work, return_exceptions=True)
         if self._http is not None:
             await self._http.close()

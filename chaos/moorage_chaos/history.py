@@ -169,6 +169,14 @@ class History:
         """Record something that was seen; ``t``: monotonic ns, if it was seen at another moment than now."""
         return self.add(op, "info", value, process=process, t=t)
 
+    def record(
+        self, op: str, t0: int, t1: int, value: dict[str, Any], result: dict[str, Any], *, process: str
+    ) -> None:
+        """Record an operation that ended ``ok`` and was timed elsewhere (another process of this machine)."""
+        self._next += 1
+        self.add(op, "invoke", value, process=process, id=self._next, t=t0)
+        self.add(op, "ok", result, process=process, id=self._next, t=t1)
+
     def pairs(self, op: str, where: Callable[[Pair], bool] | None = None) -> list[Pair]:
         """Operations named ``op`` in the order of their invokes, those without an end included."""
         open_: dict[int, Pair] = {}

@@ -12,8 +12,13 @@ from moorage_chaos.verdict import Promise
 TOLD_WITHIN_NS = 2_000_000_000
 """A loss may be told this long after it: detection of a hang takes up to 1.5 s (MATRIX, freeze-replica)."""
 
-LETHAL = ("kill", "freeze", "cut", "stop", "drain", "roll", "term")
-"""Kinds of fault that may take a target away; matched by the beginning of the fault's ``kind``."""
+LETHAL = ("kill", "terminate", "pause", "roll", "link-")
+"""Beginnings of the kinds of fault that may take a target away."""
+
+Loss = tuple[int, int, str, str]
+"""``(from ns, to ns, "client"|"replica", name)``: when a connection or a replica went, or from when until
+when it was out of reach.
+"""
 
 
 def honest_disconnects(**match: Any) -> Checker:
@@ -51,32 +56,32 @@ def honest_disconnects(**match: Any) -> Checker:
     return check_honest_disconnects
 
 
-def _losses(history: History) -> list[tuple[int, str, str]]:
-    """``(t, "client"|"replica", name)`` of everything that ended a connection or a replica."""
-    found = [(note.t, "client", str(note.value.get("client"))) for note in history.notes("down")]
-    found += [(note.t, "replica", str(note.value.get("replica"))) for note in history.notes("death")]
-    for pair in select(history, "fault"):
-        if str(pair.value.get("kind", "")).startswith(LETHAL):
-            last = pair.t1 or pair.t0
-            found += [(t, "replica", str(name)) for name in _replicas(pair) for t in (pair.t0, last)]
+def _losses(history: History) -> list[Loss]:
+    found: list[Loss] = [(n.t, n.t, "client", str(n.value.get("client"))) for n in history.notes("down")]
+    found += [
+        (n.t, n.t, "replica", str(n.value[key]))
+        for n in history.notes("death")
+        for key in ("replica", "link")
+        if key in n.value
+    ]
+    undone = select(history, "undo")
+    for fault in select(history, "fault"):
+        if str(fault.value.get("kind", "")).startswith(LETHAL):
+            same = [u.t1 or u.t0 for u in undone if u.value == fault.value and u.t0 >= fault.t0]
+            last = min(same, default=history.events[-1].t)
+            found.append((fault.t0, last, "replica", str(fault.value.get("replica"))))
     return found
 
 
-def _replicas(pair: Pair) -> list[Any]:
-    named = pair.value.get("replica")
-    return list(pair.value.get("replicas", ())) + ([named] if named is not None else [])
-
-
 def _explained(
-    pair: Pair,
-    registered: dict[str, set[str]],
-    homes: dict[str, list[tuple[int, str]]],
-    losses: list[tuple[int, str, str]],
+    pair: Pair, registered: dict[str, set[str]], homes: dict[str, list[tuple[int, str]]], losses: list[Loss]
 ) -> bool:
     servers = registered.get(pair.value.get("method", ""), set())
-    replicas = {replica for client in servers for t, replica in homes.get(client, ()) if t <= (pair.t1 or 0)}
+    end = pair.t1 or pair.t0
+    places = {place for client in servers for t, place in homes.get(client, ()) if t <= end}
     return any(
-        pair.t0 - TOLD_WITHIN_NS <= t <= (pair.t1 or 0)
-        and name in (servers if kind == "client" else replicas)
-        for t, kind, name in losses
+        first <= end
+        and last >= pair.t0 - TOLD_WITHIN_NS
+        and name in (servers if kind == "client" else places)
+        for first, last, kind, name in losses
     )

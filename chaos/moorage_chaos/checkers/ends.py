@@ -151,3 +151,21 @@ def answered_by_target(name: str, **match: Any) -> Checker:
         yield Promise(name, "100 %", f"{good}/{len(pairs)}", "calls", held(good == len(pairs), bool(pairs)))
 
     return check_answered_by_target
+
+
+def last_ok(name: str, count: int, **match: Any) -> Checker:
+    """The last ``count`` calls succeeded."""
+
+    def check_last_ok(history: History) -> Iterator[Promise]:
+        pairs = select(history, **match)[-count:]
+        good = sum(pair.phase == "ok" for pair in pairs)
+        yield Promise(
+            name,
+            f"{count}/{count}",
+            f"{good}/{len(pairs)}",
+            "calls",
+            held(good == count, len(pairs) == count),
+            "" if good == count else describe(pairs),
+        )
+
+    return check_last_ok

@@ -97,3 +97,12 @@ def after_registration(name: str, bar_ms: float, **match: Any) -> Checker:
         yield judge_quantile(history, name, spans, 1.0, bar_ms)
 
     return check_after_registration
+
+
+def notes(op: str) -> Losses:
+    """Moments given by notes of this name."""
+
+    def find(history: History) -> list[tuple[int, str]]:
+        return [(note.t, op) for note in history.notes(op)]
+
+    return find

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from moorage_chaos.accounts import Account
 from moorage_chaos.checkers import judge
@@ -41,7 +41,7 @@ class Presence(Scenario):
                 )
 
         async def user(account: Account, i: int, state: str | None, **auth: str) -> Client:
-            more = {"appState": state, **auth} if state else auth
+            more: dict[str, Any] = {"appState": state, **auth} if state else {**auth}
             return await clients.client(account, "ui", **more).connect(places[i % len(places)])
 
         async def report(socket: Client, state: str) -> None:
