@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 
 from moorage_chaos.display import Display, summary, table
-from moorage_chaos.drivers import KINDS
+from moorage_chaos.drivers.kinds import KINDS
 from moorage_chaos.drivers.local import ENTRY
 from moorage_chaos.faults.journal import recover
 from moorage_chaos.history import History

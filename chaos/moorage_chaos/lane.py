@@ -24,8 +24,8 @@ from typing import Any
 
 import uvloop
 
-from moorage_chaos.drivers import make
 from moorage_chaos.drivers.base import DriverError, Setup
+from moorage_chaos.drivers.kinds import make
 from moorage_chaos.drivers.local import ENTRY, PRELOAD, LocalConfig
 from moorage_chaos.faults.journal import FileJournal
 from moorage_chaos.play import NotRestored, Run, play
