@@ -49,6 +49,7 @@ class Parent:
         self._out = answers
         self._buffer = b""
         self._children: set[int] = set()
+        self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         os.set_blocking(self._wake_read, False)
@@ -57,7 +58,7 @@ class Parent:
         """Until stdin ends; then every child is killed."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wake_write)
-        selector = selectors.DefaultSelector()
+        selector = self._selector
         selector.register(self._in, selectors.EVENT_READ)
         selector.register(self._wake_read, selectors.EVENT_READ)
         self._say({"ready": True})
@@ -134,6 +135,7 @@ class Parent:
             for fd in (null, log, self._in, self._out, self._wake_read, self._wake_write):
                 if fd > 2:
                     os.close(fd)
+            self._selector.close()
             if request.get("cwd"):
                 os.chdir(request["cwd"])
             if request["op"] == "exec":
