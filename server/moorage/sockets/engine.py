@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 BEHIND_BYTES = 65_536
 """A socket with more than this unsent is "behind": volatile events leave it out (Node asks "writable")."""
 
+MAX_POLL_PACKETS = 16
+"""Packets in one answer to a poll: clients on python-engineio refuse more (``Payload.max_decode_packets``)."""
+
 TRANSPORT_CLOSE = "transport close"
 TRANSPORT_ERROR = "transport error"
 PING_TIMEOUT = "ping timeout"
@@ -188,9 +191,20 @@ class PollingSocket(Socket):
         self.queue.put_nowait(packet)
 
     async def poll(self) -> list[EngineIOPacket]:
-        packets: list[EngineIOPacket] = await super().poll()
-        self._queued = 0
-        if self.closing:
+        """What is queued; waits for something, at most until the heartbeat has long ended the socket."""
+        engine = self.engine
+        try:
+            packet = await asyncio.wait_for(self.queue.get(), engine.ping_interval + engine.ping_timeout + 1)
+        except TimeoutError:
+            raise exceptions.QueueEmpty from None
+        packets = []
+        while packet is not None:
+            packets.append(packet)
+            self._queued -= len(packet.data or "")
+            if len(packets) == MAX_POLL_PACKETS or self.queue.empty():
+                break
+            packet = self.queue.get_nowait()
+        if packet is None:
             self._forget()
         return packets
 

@@ -264,8 +264,8 @@ class DirectSocket(Socket):
     def transport_full(self) -> None:
         # Inside a write, so perhaps inside a loop over a room: the rest follows in the next turn of the loop.
         self._write = _nowhere
-        self._connection.raw.abort()
         self._loop.call_soon(self.engine.sink.overflow, self.peer)
+        self._connection.raw.abort()
 
     def transport_gone(self) -> None:
         self.close_now(TRANSPORT_CLOSE, abort=True)

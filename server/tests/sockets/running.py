@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import socketio
@@ -64,7 +64,11 @@ class Running:
         """No trace of any client."""
         sio = self.sio
         return not (
-            sio.eio.sockets or sio.environ or sio._tasks or self.manager.callbacks or self.manager.get_namespaces()
+            sio.eio.sockets
+            or sio.environ
+            or sio._tasks
+            or self.manager.callbacks
+            or self.manager.get_namespaces()
         )
 
 
@@ -113,3 +117,10 @@ async def receive_event(ws: websockets.ClientConnection) -> Any:
     while not (message := await receive(ws)).startswith("42"):
         pass
     return json.loads(message[2:])
+
+
+async def send_all(ws: websockets.ClientConnection, messages: Sequence[Any]) -> Any:
+    """Send messages (a list is sent in fragments), then receive one."""
+    for message in messages:
+        await ws.send(message)
+    return await receive(ws)

@@ -1,25 +1,370 @@
-"""The socket engine with real clients."""
+"""The socket engine with real clients: python-socketio's, raw WebSockets, raw HTTP."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+from typing import Any
 
+import httpx
 import pytest
+import socketio
+import websockets
+from fastapi import FastAPI, WebSocket
+from socketio.exceptions import ConnectionRefusedError as Refused
 
-from .running import running, until
+from .running import WAIT_S, Running, receive, receive_event, running, until
+
+TRANSPORTS = [("websocket",), ("polling",), ("polling", "websocket")]
 
 
-@pytest.mark.parametrize("transports", [("websocket",), ("polling",), ("polling", "websocket")])
+@pytest.mark.parametrize("transports", TRANSPORTS)
 async def test_event_ack_and_broadcast(transports: tuple[str, ...]) -> None:
     async with running() as server:
         server.sio.direct["echo"] = lambda sid, args, reply: reply(*args) if reply else None
         async with server.client(*transports) as client:
-            got = asyncio.Queue()
+            got: asyncio.Queue[Any] = asyncio.Queue()
             client.on("news", got.put_nowait)
-            assert await client.call("echo", {"a": [1, "ü"]}, timeout=5) == {"a": [1, "ü"]}
+            assert await client.call("echo", {"a": [1, "ü"]}, timeout=WAIT_S) == {"a": [1, "ü"]}
             await client.emit("echo", 1)
-            assert server.manager.emit_local("news", ["x"], []) == 1
-            assert await asyncio.wait_for(got.get(), 5) == "x"
             await until(lambda: client.transport() == transports[-1])
-            server.manager.emit_local("news", ["y"], [])
-            assert await asyncio.wait_for(got.get(), 5) == "y"
+            assert server.manager.emit_local("news", ["y"], []) == 1
+            assert await asyncio.wait_for(got.get(), WAIT_S) == "y"
+            assert server.sio.transport(client.get_sid()) == transports[-1]
+
+
+@pytest.mark.parametrize("transports", TRANSPORTS)
+async def test_binary_both_ways(transports: tuple[str, ...]) -> None:
+    async with running() as server:
+        server.sio.direct["echo"] = lambda sid, args, reply: reply(*args) if reply else None
+        async with server.client(*transports) as client:
+            sent = {"x": [b"\x00\xff" * 100, "between", b""], "y": b"1"}
+            assert await client.call("echo", sent, timeout=WAIT_S) == sent
+
+
+async def test_binary_broadcast_to_mixed_transports() -> None:
+    async with running() as server, contextlib.AsyncExitStack() as stack:
+        heard: list[list[Any]] = []
+        for transports in (("websocket",), ("polling",), ("polling", "websocket"), ("websocket",)):
+            client = await stack.enter_async_context(server.client(*transports))
+            heard.append([])
+            client.on("news", heard[-1].append)
+        sent = [{"n": number, "raw": bytes([number]) * 200} for number in range(40)]
+        for news in sent:
+            server.manager.emit_local("news", [news], [])
+        await until(lambda: heard == [sent] * 4)
+
+
+async def test_attachments_are_never_interleaved() -> None:
+    async with running() as server, server.raw() as ws:
+
+        async def emit(number: int) -> None:
+            await server.sio.emit("news", [bytes([number]), bytes([number])])
+
+        await asyncio.gather(*[emit(number) for number in range(50)])
+        for _ in range(50):
+            assert (await receive(ws)).startswith("452-")
+            assert await receive(ws) == await receive(ws)
+
+
+async def test_order_is_kept_over_an_upgrade() -> None:
+    async with running() as server:
+        client = socketio.AsyncClient(reconnection=False)
+        got: list[int] = []
+        client.on("n", got.append)
+        sent = 0
+
+        async def stream() -> None:
+            nonlocal sent
+            while sent < 400:
+                if server.manager.get_namespaces() and server.manager.emit_local("n", [sent], []):
+                    sent += 1
+                await asyncio.sleep(0.0005)
+
+        task = asyncio.create_task(stream())
+        await client.connect(server.url, socketio_path="/v1/updates", transports=["polling", "websocket"])
+        await asyncio.wait_for(task, WAIT_S)
+        await until(lambda: len(got) == 400)
+        assert got == list(range(400))
+        assert client.transport() == "websocket"
+        await client.shutdown()
+
+
+async def test_connect_payload_environ_and_refusal() -> None:
+    async with running(cors_allowed_origins=["*"]) as server:
+        seen: list[dict[str, Any]] = []
+
+        async def connect(sid: str, environ: dict[str, Any], auth: Any) -> None:
+            seen.append(environ)
+            if auth != {"token": "good"}:
+                raise Refused("Missing authentication token")
+            server.manager.join(sid, "in")
+
+        server.sio.on("connect", connect)
+        server.sio.connect_payload = lambda sid: {"replica": "r1"}
+        for transport in ("websocket", "polling"):
+            client = socketio.AsyncClient(reconnection=False)
+            errors: list[Any] = []
+            client.on("connect_error", errors.append)
+            with pytest.raises(socketio.exceptions.ConnectionError):
+                await client.connect(server.url, socketio_path="/v1/updates", transports=[transport])
+            assert errors == [{"message": "Missing authentication token"}]
+        await until(server.nothing_left)
+        async with websockets.connect(server.raw_url(), additional_headers={"X-Thing": "1"}) as ws:
+            await receive(ws)
+            await ws.send('40{"token":"good"}')
+            answer = json.loads((await receive(ws))[2:])
+            assert answer["replica"] == "r1"
+            assert server.manager.rooms_of(answer["sid"]) == {"in"}
+            assert seen[-1]["HTTP_X_THING"] == "1"
+            port = ws.local_address[1]
+            assert (seen[-1]["REMOTE_ADDR"], seen[-1]["REMOTE_PORT"]) == ("127.0.0.1", str(port))
+            assert seen[-1]["asgi.scope"]["client"] == ("127.0.0.1", port)
+            assert seen[-1]["QUERY_STRING"] == "EIO=4&transport=websocket"
+            assert server.sio.get_environ(answer["sid"]) is seen[-1]
+        polling = [environ for environ in seen if "polling" in environ["QUERY_STRING"]]
+        assert polling[0]["REMOTE_PORT"] != "0"
+
+
+async def test_events_of_python_socketio() -> None:
+    async with running() as server:
+        sio = server.sio
+
+        class Admin(socketio.AsyncNamespace):
+            async def on_add(self, sid: str, a: int, b: int) -> int:
+                return a + b
+
+        sio.on("double", lambda sid, value: value * 2)
+        sio.on("fails", lambda sid: 1 / 0)
+        sio.register_namespace(Admin("/admin"))
+        gone: list[str] = []
+        sio.on("disconnect", lambda sid, reason: gone.append(reason))
+        async with server.client(namespaces=["/", "/admin"]) as client:
+            assert await client.call("double", 4, timeout=WAIT_S) == 8
+            assert await client.call("add", (1, 2), namespace="/admin", timeout=WAIT_S) == 3
+            await client.emit("fails")
+            await client.emit("nobody handles this")
+            client.on("ask", lambda value: value + 1)
+            assert await sio.call("ask", 1, to=client.get_sid(), timeout=WAIT_S) == 2
+            await sio.save_session(client.get_sid(), {"a": 1})
+            assert await sio.get_session(client.get_sid()) == {"a": 1}
+            await sio.disconnect(client.get_sid())
+            await until(lambda: gone == ["server disconnect"])
+            await until(lambda: client.namespaces.keys() == {"/admin"})
+        with pytest.raises(socketio.exceptions.ConnectionError):
+            async with server.client(namespaces=["/unknown"]):
+                pass
+
+
+async def test_a_failing_direct_handler_breaks_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async with running() as server, server.client() as client:
+        replies: list[Any] = []
+
+        def handler(sid: str, args: list[Any], reply: Any) -> None:
+            replies.append(reply)
+            if args == ["fail"]:
+                raise RuntimeError("no")
+            reply(1)
+            reply(2)
+
+        server.sio.direct["x"] = handler
+        await client.emit("x", "fail")
+        assert await client.call("x", timeout=WAIT_S) == 1
+        assert replies[0] is None
+        with pytest.raises(TypeError):
+            replies.clear() or server.sio.send_event(client.get_sid(), "e", object())
+        assert [record.getMessage() for record in caplog.records] == ["the handler of x failed"]
+
+
+async def test_send_event_and_acks() -> None:
+    async with running() as server, server.raw() as ws:
+        sid = next(iter(server.manager._namespaces["/"].connected))
+        sio = server.sio
+        answers: list[Any] = []
+        assert sio.send_event("nobody", "e") == 0
+        assert sio.send_event(sid, "e", 1, 2) == 1
+        assert await receive_event(ws) == ["e", 1, 2]
+        first = sio.send_event(sid, "e", on_ack=answers.append)
+        second = sio.send_event(sid, "e", on_ack=answers.append)
+        failing = sio.send_event(sid, "e", on_ack=lambda args: 1 / 0)
+        sio.forget_ack(sid, first)
+        sio.forget_ack("nobody", 1)
+        for ack_id in (first, failing, second, second, 999, 0):
+            await ws.send(f'43{ack_id}["a",1]')
+        binary = sio.send_event(sid, "e", on_ack=answers.append)
+        await ws.send(f'461-{binary}[{{"_placeholder":true,"num":0}}]')
+        await ws.send(b"raw")
+        await until(lambda: len(answers) == 2)
+        assert answers == [["a", 1], [b"raw"]]
+        sio.send_event(sid, "e", on_ack=answers.append)
+    assert server.manager.callbacks == {}
+
+
+@pytest.mark.parametrize(("reason", "packets"), [("server disconnect", ["41"]), ("server shutting down", [])])
+async def test_close_socket(reason: str, packets: list[str]) -> None:
+    async with running() as server, server.raw() as ws:
+        handled: list[str] = []
+        server.sio.on("disconnect", lambda sid, why: handled.append(why))
+        sid = next(iter(server.manager._namespaces["/"].connected))
+        server.sio.close_socket("nobody")
+        server.sio.close_socket(sid, reason)
+        assert server.closed == [(sid, reason)], "told at once, not when the client answers"
+        server.sio.close_socket(sid, reason)
+        got = []
+        with contextlib.suppress(websockets.ConnectionClosed):
+            got = [await receive(ws) for _ in packets]
+            await receive(ws)
+        assert got == packets
+        await until(lambda: handled == [reason])
+        assert server.closed == [(sid, reason)]
+
+
+async def test_close_socket_of_a_polling_client_is_delivered() -> None:
+    async with running() as server, server.client("polling") as client:
+        ended = asyncio.Event()
+        client.on("disconnect", ended.set)
+        server.sio.close_socket(client.get_sid())
+        await asyncio.wait_for(ended.wait(), WAIT_S)
+
+
+@pytest.mark.parametrize(
+    ("last", "reason"), [("41", "client disconnect"), ("1", "client disconnect"), (None, "transport close")]
+)
+async def test_reasons(last: str | None, reason: str) -> None:
+    async with running() as server:
+        async with server.raw() as ws:
+            if last is not None:
+                await ws.send(last)
+        await until(lambda: [why for _, why in server.closed] == [reason])
+    async with running() as server:
+        async with server.client("polling") as client:
+            sid = client.get_sid()
+        await until(lambda: server.closed == [(sid, "client disconnect")])
+
+
+async def test_a_client_that_leaves_while_its_connect_handler_runs() -> None:
+    async with running() as server:
+        agreed = asyncio.Event()
+        entered = asyncio.Event()
+        gone: list[str] = []
+
+        async def connect(sid: str, environ: Any, auth: Any) -> None:
+            entered.set()
+            await agreed.wait()
+            server.manager.join(sid, "room")
+
+        server.sio.on("connect", connect)
+        server.sio.on("disconnect", lambda sid, reason: gone.append(reason))
+        async with server.raw(join=False) as ws:
+            await ws.send("40")
+            await asyncio.wait_for(entered.wait(), WAIT_S)
+        await until(lambda: not server.sio.eio.sockets)
+        agreed.set()
+        await until(lambda: gone == ["transport close"])
+        assert len(server.closed) == 1
+        await until(server.nothing_left)
+
+
+async def test_a_failing_connect_handler_refuses() -> None:
+    async with running() as server:
+        server.sio.on("connect", lambda sid, environ, auth: 1 / 0)
+        async with server.raw(join=False) as ws:
+            await ws.send('40{"a":1}')
+            assert await receive(ws) == '44{"message":"Internal error"}'
+            assert not server.manager.get_namespaces()
+
+
+async def test_packets_sent_before_connect_is_answered_keep_their_order() -> None:
+    async with running() as server:
+        got: list[Any] = []
+        go = asyncio.Event()
+
+        async def connect(sid: str, environ: Any, auth: Any) -> None:
+            await go.wait()
+
+        server.sio.on("connect", connect)
+        server.sio.direct["n"] = lambda sid, args, reply: got.extend(args)
+        async with server.raw(join=False) as ws:
+            for message in ("40", '42["n",1]', '42["n",2]', "41", '42["n",3]'):
+                await ws.send(message)
+            go.set()
+            await until(lambda: server.closed)
+            assert got == [1, 2]
+
+
+async def test_polling_with_a_session_of_another_replica(caplog: pytest.LogCaptureFixture) -> None:
+    async with running() as server, httpx.AsyncClient(base_url=server.url) as http:
+        for method in ("GET", "POST", "GET"):
+            answer = await http.request(
+                method, "/v1/updates/?EIO=4&transport=polling&sid=elsewhere", headers={"Origin": "https://a"}
+            )
+            assert answer.status_code == 400
+            assert answer.json() == {"code": 1, "message": "Session ID unknown"}
+            assert answer.headers["access-control-allow-origin"] == "https://a"
+        answer = await http.get("/v1/updates/?EIO=3&transport=polling")
+        assert answer.json() == {"code": 5, "message": "Unsupported protocol version"}
+        answer = await http.get("/v1/updates/?EIO=4&transport=pigeon")
+        assert answer.json() == {"code": 0, "message": "Transport unknown"}
+        assert (await http.get("/elsewhere")).content == b"other"
+        with pytest.raises(websockets.InvalidStatus) as refused:
+            await websockets.connect(server.raw_url("EIO=4&transport=websocket&sid=elsewhere"))
+        assert refused.value.response.status_code == 400
+    hints = [record.getMessage() for record in caplog.records if "affinity" in record.getMessage()]
+    assert len(hints) <= 1, "the hint is rate limited"
+
+
+async def test_origins() -> None:
+    async with running(cors_allowed_origins=["https://good"]) as server:
+        async with websockets.connect(server.raw_url(), origin="https://good") as ws:
+            await receive(ws)
+        for query in ("EIO=4&transport=websocket", "EIO=3&transport=websocket", "EIO=4&transport=polling"):
+            origin = "https://bad" if query == "EIO=4&transport=websocket" else "https://good"
+            with pytest.raises(websockets.InvalidStatus) as refused:
+                await websockets.connect(server.raw_url(query), origin=origin)
+            assert refused.value.response.status_code == 400
+        async with httpx.AsyncClient(base_url=server.url) as http:
+            url = "/v1/updates/?EIO=4&transport=polling"
+            assert (await http.get(url, headers={"Origin": "https://bad"})).status_code == 400
+            assert (await http.get(url, headers={"Origin": "https://good"})).status_code == 200
+        assert not server.manager.get_namespaces()
+        for socket in list(server.sio.eio.sockets.values()):
+            socket.close_now("server disconnect", abort=True)
+            await socket.poll()
+
+
+async def test_other_websockets_and_routes_are_untouched() -> None:
+    app = FastAPI()
+
+    @app.websocket("/v1/stream")
+    async def stream(ws: WebSocket) -> None:
+        await ws.accept()
+        await ws.send_text(await ws.receive_text() + "!")
+        await ws.close()
+
+    async with running(app) as server, websockets.connect(f"ws://127.0.0.1:{server.port}/v1/stream") as ws:
+        await ws.send("hi")
+        assert await receive(ws) == "hi!"
+
+
+async def test_shutdown_of_uvicorn_closes_sockets_so_that_they_come_back() -> None:
+    found: list[Running] = []
+    code = 0
+
+    async def hold() -> None:
+        nonlocal code
+        async with websockets.connect(found[0].raw_url()) as ws:
+            await ws.send("40")
+            try:
+                while True:
+                    assert await receive(ws) != "41"
+            except websockets.ConnectionClosed as closed:
+                code = closed.rcvd.code if closed.rcvd else 0
+
+    async with running() as server:
+        found.append(server)
+        task = asyncio.create_task(hold())
+        await until(server.manager.get_namespaces)
+    await asyncio.wait_for(task, WAIT_S)
+    assert code == 1012
+    assert [reason for _, reason in server.closed] == ["server shutting down"]
