@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
@@ -25,6 +24,7 @@ from moorage.http.readiness import Observations, Readiness
 from moorage.loop_monitor import LoopMonitor
 from moorage.metrics import Metrics
 from moorage.rpc.calls import Call, Calls
+from moorage.rpc.foreign import Foreign
 from moorage.rpc.here import Here
 from moorage.rpc.registry import Registry
 from moorage.rpc.remote import Remote
@@ -63,7 +63,8 @@ class Replica:
         self.backplane: Backplane | None = None
         self.membership: Membership | None = None
         self.remote: Remote | None = None
-        self.manager: LocalManager
+        self.foreign: Foreign | None = None
+        self.cluster: RedisStreamsManager | None = None
         if settings.redis_url:
             self.backplane = Backplane(
                 settings.redis_url,
@@ -72,16 +73,15 @@ class Replica:
                 timeout_ms=settings.redis_timeout_ms,
                 stall_ms=settings.redis_stall_ms,
             )
-            self.manager = RedisStreamsManager(
-                backplane=self.backplane,
+            self.cluster = RedisStreamsManager(
+                self.backplane,
                 stream_name=settings.stream_name,
                 stream_maxlen=settings.stream_maxlen,
                 stream_read_count=settings.stream_read_count,
                 channel_prefix=settings.channel_prefix,
             )
             self.membership = Membership(settings, self.backplane)
-        else:
-            self.manager = LocalManager()
+        self.manager = self.cluster or LocalManager()
         self.state: State = self._build_state()
         self.tokens = Tokens(settings)
         self.server = SocketServer(settings, self.manager)
@@ -122,12 +122,16 @@ class Replica:
     def _compose_rpc(self) -> None:
         self.registry = Registry(self.settings.replica_id)
         self.serving = Serving(self.server.send_event, self.server.forget_ack)
-        if self.membership is not None:
+        if self.membership is not None and self.cluster is not None:
+            members = self.membership.members
+            self.foreign = Foreign(
+                self.cluster.requests, self.registry, lambda: 1 + len(members), self.cluster.emit_now
+            )
             self.remote = Remote(self.membership, self.serving, self.settings.recovery_window_ms / 1000)
             connect(self.membership, self.registry, self.remote)
             self.membership.answer = self._answer
-        self.calls = Calls(self.settings, self.registry, Here(self.serving), self.remote)
-        self.calls.notify = self.server.send_event
+        self.calls = Calls(self.settings, self.registry, Here(self.serving), self.remote, self.foreign)
+        self.calls.notify = lambda sid, event, payload: self.server.send_event(sid, event, payload)
         self.calling = Calling(
             self.settings,
             self.clients,
@@ -169,13 +173,17 @@ class Replica:
         metrics.gauge(metrics.in_flight, lambda: len(calls))
         metrics.gauge(metrics.members, lambda: 1 + len(self.membership.members if self.membership else ()))
         metrics.gauge(metrics.drain_state, lambda: int(self.drainer.state))
-        metrics.gauge(metrics.stream_lag, lambda: getattr(self.manager, "lag_ms", math.nan))
+        if self.cluster is not None:
+            reader = self.cluster.reader
+            metrics.gauge(metrics.stream_lag, lambda: reader.lag_ms)
         calls.on_ended = self._call_ended
         calls.on_waited = metrics.rpc_grace_wait.observe
         calls.on_late = metrics.rpc_late_results.inc
         if self.remote is not None:
             self.remote.on_evidence = lambda kind: metrics.rpc_evidence.labels(kind).inc()
             self.remote.on_late = metrics.rpc_late_results.inc
+        if self.foreign is not None:
+            self.foreign.on_timeout = metrics.rpc_lookup_timeouts.labels("lookup").inc
 
     def _ask_presence(self, ask: presence.Ask) -> presence.Ask:
         async def counted(kind: str, payload: Any, timeout_s: float) -> tuple[list[Any], bool]:
@@ -231,7 +239,7 @@ class Replica:
             draining=self.drainer.draining,
             loop_stalled=self.loop_monitor.stalled,
             redis=redis,  # type: ignore[arg-type]
-            reader_deaf=bool(getattr(self.manager, "deaf", False)),
+            reader_deaf=self.cluster is not None and self.cluster.reader.deaf,
         )
 
     # -- life ------------------------------------------------------------------------------------------
@@ -240,10 +248,9 @@ class Replica:
         self.loop_monitor.start()
         await self.tokens.start()
         await self.state.start()
-        if self.backplane is not None and self.membership is not None:
-            assert isinstance(self.manager, RedisStreamsManager)
+        if self.backplane is not None and self.cluster is not None and self.membership is not None:
             await self.backplane.start()
-            await self.manager.start()
+            await self.cluster.start()
             await self.membership.start()
         self.ready_once = True
 
@@ -259,8 +266,10 @@ class Replica:
         """Goodbye to the members, then close all links. Bounded by the replies of Redis."""
         if self.membership is not None:
             await self.membership.stop()
-        if isinstance(self.manager, RedisStreamsManager):
-            await self.manager.stop()
+        if self.foreign is not None:
+            await self.foreign.stop()
+        if self.cluster is not None:
+            await self.cluster.stop()
         if self.backplane is not None:
             await self.backplane.stop()
         await self.state.stop()

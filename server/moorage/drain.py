@@ -40,7 +40,7 @@ class Drain:
         window_s: float,
         sockets: Callable[[], Collection[str]],
         is_busy: Callable[[str], bool],
-        tell: Callable[[str, dict[str, int]], None],
+        tell: Callable[[str, dict[str, int]], object],
         close: Callable[[str], None],
     ) -> None:
         """``sockets``: ids of all connected ones; ``is_busy``: has calls under way; ``tell(sid, payload)`` sends

@@ -128,7 +128,7 @@ class Calls:
         self._by_request: dict[tuple[str, str], Call] = {}
         self._by_caller: dict[str, set[Call]] = {}
         # upward
-        self.notify: Callable[[str, str, dict[str, Any]], None] = lambda sid, event, payload: None
+        self.notify: Callable[[str, str, dict[str, Any]], object] = lambda sid, event, payload: None
         self.on_ended: Callable[[Call, str], None] = lambda call, result: None
         self.on_late: Callable[[], None] = lambda: None
         self.on_waited: Callable[[float], None] = lambda seconds: None
