@@ -16,6 +16,15 @@ TASKS_MAX = 10_000
 thousands a second; what is beyond it is refused, not queued."""
 
 
+def log_bug(what: str, error: BaseException) -> None:
+    """One line with the place, but without the error's text, which may hold what a client sent."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    place = f"{last.tb_frame.f_code.co_qualname}:{last.tb_lineno}" if last else "?"
+    log.error("%s failed: %s in %s", what, type(error).__name__, place)
+
+
 class Background:
     """A set of running tasks."""
 
@@ -38,18 +47,11 @@ class Background:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if task.cancelled():
-            return
-        error = task.exception()
+        error = None if task.cancelled() else task.exception()
         if isinstance(error, BackplaneError):
             log.warning("background work not done: %s", type(error).__name__)
         elif error is not None:
-            # With the place, but without the text: an exception's text may hold what a client sent.
-            frames = error.__traceback__
-            while frames is not None and frames.tb_next is not None:
-                frames = frames.tb_next
-            place = f"{frames.tb_frame.f_code.co_qualname}:{frames.tb_lineno}" if frames else "?"
-            log.error("background work failed: %s in %s", type(error).__name__, place)
+            log_bug("background work", error)
 
     async def close(self, timeout_s: float = 2.0) -> None:
         """Wait for what runs, at most ``timeout_s``, then cancel the rest."""

@@ -15,7 +15,7 @@ import orjson
 
 from moorage.errors import BackplaneError
 from moorage.sockets.activity import Activity
-from moorage.sockets.background import Background
+from moorage.sockets.background import Background, log_bug
 from moorage.sockets.clients import Clients
 from moorage.sockets.handshake import is_id
 from moorage.sockets.recipients import SESSION
@@ -136,6 +136,9 @@ class Events:
                     await self._deliver(sid, message)
                 except BackplaneError:
                     _refuse(message.reply, "Backplane unavailable")
+                except Exception as error:  # the messages behind it must not go with it
+                    log_bug("storing a message", error)
+                    _refuse(message.reply, "Internal error")
                 queue.items.popleft()
                 queue.size -= len(message.content)
         finally:
