@@ -60,7 +60,7 @@ class Backplane:
             self._url,
             name=f"{self._name}:{what}",
             ca_file=self._ca_file,
-            timeout_ms=self._timeout_ms,
+            timeout_ms=timeout_ms or self._timeout_ms,
             **hooks,
         )
 

@@ -1,0 +1,396 @@
+"""python-socketio's face of the cluster: what happens here happens on all nodes.
+
+What is sent to sockets is written to those of this process at once and appended to the stream afterwards, so a
+slow Redis never delays local delivery. Only counted updates go through the stream first, for one order everywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import secrets
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from typing import Any
+
+from engineio.packet import MESSAGE
+from engineio.packet import Packet as EngineIOPacket
+
+from moorage.cluster import wire
+from moorage.cluster.local import LocalManager
+from moorage.cluster.packets import EVENT, Encoded, encode
+from moorage.cluster.requests import Requests
+from moorage.cluster.stream import StreamReader
+from moorage.cluster.wire import Opts
+from moorage.cluster.writer import StreamWriter
+from moorage.storage.backplane import Backplane
+
+logger = logging.getLogger(__name__)
+
+COUNTER_KEY = "moorage:update-seq"
+"""Hash of the counters of :meth:`RedisStreamsManager.emit_counted`."""
+
+COUNTED = """
+local seq = redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
+redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[2], '*', 'uid', ARGV[3], 'nsp', '/', 'type', '3',
+  'data', ARGV[4] .. seq .. ARGV[5])
+return seq
+"""
+"""Counts and appends in one step. Always sent whole (EVAL): a script cache is lost at a failover."""
+
+CALL_TIMEOUT_MS = 60_000
+"""How long an ``emit`` with a callback waits for acks of other nodes; that of python-socketio's ``call``."""
+
+
+class RedisStreamsManager(LocalManager):
+    """Client manager for a cluster of python-socketio and Node servers on one Redis.
+
+    ``redis``: a URL, or a :class:`Backplane` that the caller starts and stops. ``namespaces`` are joined from
+    :meth:`start` on; another one as long as it has sockets here. ``stream_maxlen`` [entries] is the MAXLEN ~ of
+    the stream, ``stream_read_count`` [entries] the COUNT of a read; names and counts must be equal on all nodes.
+    ``socket_data(namespace, sid)``, if set, gives what other nodes see as a socket's data.
+
+        server = socketio.AsyncServer(client_manager=RedisStreamsManager("redis://localhost"))
+
+    Call :meth:`start` before the first client and :meth:`stop` after the last one; a server that does not is
+    started by its first client.
+    """
+
+    def __init__(
+        self,
+        redis: str | Backplane,
+        *,
+        namespaces: Collection[str] = ("/",),
+        stream_name: str = "socket.io",
+        stream_count: int = 1,
+        stream_maxlen: int = 200_000,
+        stream_read_count: int = 2000,
+        channel_prefix: str = "socket.io",
+        ca_file: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.uid = wire.new_uid()
+        """This node. Node's adapter has one for each namespace; one for all is the same on the wire."""
+        self.socket_data: Callable[[str, str], Any] | None = None
+        self.ignored = 0
+        """Entries of the stream that concern nobody here, by type or namespace."""
+        self._owns_backplane = isinstance(redis, str)
+        self.backplane = (
+            Backplane(redis, name=f"socketio:{self.uid}", ca_file=ca_file)
+            if isinstance(redis, str)
+            else redis
+        )
+        self._fixed = frozenset(namespaces)
+        self._stream_name, self._stream_count, self._maxlen = stream_name, stream_count, stream_maxlen
+        names = [stream_name] if stream_count == 1 else [f"{stream_name}-{i}" for i in range(stream_count)]
+        self.writer = StreamWriter(self.backplane, uid=self.uid, maxlen=stream_maxlen)
+        self.reader = StreamReader(
+            self.backplane, names, uid=self.uid, count=stream_read_count, deliver=self._deliver
+        )
+        self.requests = Requests(self.backplane, self, uid=self.uid, prefix=channel_prefix)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._started = False
+
+    # -- life ------------------------------------------------------------------------------------------
+    async def start(self, timeout_s: float = 5.0) -> bool:
+        """Join the cluster. True: what the others send from now on arrives here.
+
+        False: not within ``timeout_s`` seconds; it goes on trying for ever.
+        """
+        self._started = True
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_s
+        if self._owns_backplane:
+            await self.backplane.start(timeout_s)
+        self.writer.start()
+        self.reader.start()
+        waits: list[asyncio.Future[Any]] = [loop.create_task(self.reader.placed.wait())]
+        for namespace in {*self._fixed, *self.get_namespaces()}:
+            waits += self._open(namespace)
+        done, pending = await asyncio.wait(waits, timeout=max(0.0, end - loop.time()))
+        waits[0].cancel()
+        return not pending and all(wait.exception() is None for wait in done)
+
+    async def stop(self) -> None:
+        """Leave the cluster: what is written is sent if Redis takes it within a second, then all is closed."""
+        self._started = False
+        await self.requests.stop()
+        await self.writer.stop()
+        await self.reader.stop()
+        if self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks)
+        if self._owns_backplane:
+            await self.backplane.stop()
+
+    def initialize(self) -> None:
+        """python-socketio's hook at the first client: starts what was not started."""
+        if not self._started:
+            self._started = True
+            self._spawn(self.start())
+
+    def _open(self, namespace: str) -> list[asyncio.Future[None]]:
+        stream = self._stream(namespace)
+        if stream.startswith(f"{self._stream_name}--"):
+            logger.warning(
+                "Node servers write namespace %s to stream %s but do not read it", namespace, stream
+            )
+        self.reader.add(stream)
+        return self.requests.open(namespace)
+
+    def _stream(self, namespace: str) -> str:
+        return wire.stream_of(self._stream_name, namespace, self._stream_count)
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("a task of the cluster manager failed", exc_info=task.exception())
+
+    # -- namespaces come and go with their sockets -------------------------------------------------------
+    def basic_pre_connect(self, eio_sid: str, namespace: str, sid: str | None = None) -> str | None:
+        """See :class:`LocalManager`; the first socket of a namespace makes us a node of it."""
+        new = namespace not in self._fixed and namespace not in self.get_namespaces()
+        result = super().basic_pre_connect(eio_sid, namespace, sid)
+        if new and result is not None and self._started:
+            self._open(namespace)
+        return result
+
+    def basic_disconnect(self, sid: str, namespace: str, **kwargs: Any) -> None:
+        """See :class:`LocalManager`; the last socket of a namespace takes us out of it."""
+        super().basic_disconnect(sid, namespace, **kwargs)
+        if namespace not in self._fixed and namespace not in self.get_namespaces():
+            self.requests.close(namespace)
+
+    # -- emit ------------------------------------------------------------------------------------------
+    def emit_now(
+        self,
+        event: str,
+        args: Sequence[Any],
+        rooms: Collection[str],
+        except_: Collection[str] = (),
+        namespace: str = "/",
+        *,
+        volatile: bool = False,
+    ) -> None:
+        """Deliver here at once and on the other nodes by the stream; never waits, never raises for Redis.
+
+        While Redis is away, entries are kept and sent later in order, within the bounds of
+        :mod:`moorage.cluster.writer`; volatile ones are not.
+        Raises :class:`TypeError` or :class:`ValueError` for arguments that cannot be sent, before anything is.
+        """
+        if rooms and all(self.is_sid_room(namespace, room) for room in rooms):
+            self.emit_local(event, args, rooms, except_, namespace, volatile=volatile)
+            return
+        to = wire.opts(rooms, except_, {"volatile": True} if volatile else None)
+        fields = wire.encode_entry(self.uid, namespace, wire.BROADCAST, wire.broadcast(event, args, to))
+        self.emit_local(event, args, to["rooms"], to["except"], namespace, volatile=volatile)
+        self.writer.append(self._stream(namespace), fields, volatile=volatile)
+
+    async def emit_counted(
+        self,
+        counter: str,
+        event: str,
+        payload: dict[str, Any],
+        rooms: Collection[str],
+        except_: Collection[str] = (),
+    ) -> int:
+        """Set ``payload["seq"]`` to the next number of ``counter`` (dense, from 1) and return it.
+
+        Counted and appended in one atomic step; all nodes, this one too, deliver it when their reader gets
+        there, in the order of the numbers. Raises :class:`BackplaneUnavailable`, :class:`BackplaneUnknown` (it
+        may have happened), :class:`BackplaneReply`, or :class:`TypeError` for a payload that JSON cannot hold.
+        """
+        mark = secrets.token_hex(16)
+        data = wire.encode_data(wire.broadcast(event, [{**payload, "seq": mark}], wire.opts(rooms, except_)))
+        if not data.startswith(b"{"):
+            raise TypeError("a counted payload cannot hold bytes")
+        before, after = data.split(b'"%b"' % mark.encode())
+        seq = await self.backplane.command(
+            "EVAL", COUNTED, 2, COUNTER_KEY, self._stream("/"),
+            counter, self._maxlen, wire.EMITTER_UID, before, after,
+        )  # fmt: skip
+        payload["seq"] = seq
+        return int(seq)
+
+    async def emit(
+        self,
+        event: str,
+        data: Any,
+        namespace: str,
+        room: Any = None,
+        skip_sid: Any = None,
+        callback: Callable[..., Any] | None = None,
+        to: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """As in python-socketio; never waits for Redis. ``ignore_queue=True``: this process only.
+
+        ``callback`` is called for each ack; of a socket on another node only the first argument arrives.
+        """
+        rooms, skip = _names(to or room), _names(skip_sid)
+        here = bool(rooms) and all(self.is_sid_room(namespace, name) for name in rooms)
+        if here or kwargs.get("ignore_queue"):
+            await super().emit(event, data, namespace, room=rooms or None, skip_sid=skip, callback=callback)
+            return
+        args = list(data) if isinstance(data, tuple) else [] if data is None else [data]
+        if callback is None:
+            self.emit_now(event, args, rooms, skip, namespace)
+        else:
+
+            def acked(*values: Any) -> None:
+                result = callback(*values)
+                if inspect.iscoroutine(result):
+                    self._spawn(result)
+
+            asked = self.requests.emit_with_ack(
+                rooms, event, args, CALL_TIMEOUT_MS, skip, namespace, on_ack=acked
+            )
+            self._spawn(asked)
+        await asyncio.sleep(0)
+
+    def push(self, eio_sids: Any, packet: Encoded, *, volatile: bool = False) -> int:
+        """See :meth:`LocalManager.push`; also to the sockets of a plain ``socketio.AsyncServer``."""
+        if self._sockets_push:
+            return super().push(eio_sids, packet, volatile=volatile)
+        count = 0
+        for eio_sid in eio_sids:
+            socket = self.server.eio.sockets.get(eio_sid)
+            if socket is not None and not socket.closed:
+                # Packets of their own: engineio keeps the first encoding, be it for polling or for WebSocket.
+                for part in (packet.text.decode(), *packet.attachments):
+                    socket.queue.put_nowait(EngineIOPacket(MESSAGE, part))
+                count += 1
+        return count
+
+    @property
+    def _sockets_push(self) -> bool:
+        socket = next(iter(self.server.eio.sockets.values()), None)
+        return socket is not None and hasattr(socket, "push")
+
+    # -- rooms: names are strings everywhere, as 5 and "5" are one room here and two in JavaScript -----------
+    def join(self, sid: str, room: Any, namespace: str = "/") -> bool:
+        """See :meth:`LocalManager.join`."""
+        return super().join(sid, str(room), namespace)
+
+    def leave(self, sid: str, room: Any, namespace: str = "/") -> bool:
+        """See :meth:`LocalManager.leave`."""
+        return super().leave(sid, str(room), namespace)
+
+    def basic_enter_room(self, sid: str, namespace: str, room: Any, eio_sid: str | None = None) -> None:
+        """See :meth:`LocalManager.basic_enter_room`."""
+        super().basic_enter_room(sid, namespace, str(room), eio_sid)
+
+    # -- rooms of sockets elsewhere ----------------------------------------------------------------------
+    async def enter_room(self, sid: str, namespace: str, room: str, eio_sid: str | None = None) -> None:
+        """A socket here, or one that another node knows, joins ``room``."""
+        if self.eio_sid_from_sid(sid, namespace) is not None:
+            await super().enter_room(sid, namespace, room, eio_sid)
+        else:
+            self._append(namespace, wire.SOCKETS_JOIN, {"opts": wire.opts([sid]), "rooms": [str(room)]})
+
+    async def leave_room(self, sid: str, namespace: str, room: str) -> None:
+        """The opposite of :meth:`enter_room`."""
+        if self.eio_sid_from_sid(sid, namespace) is not None:
+            await super().leave_room(sid, namespace, room)
+        else:
+            self._append(namespace, wire.SOCKETS_LEAVE, {"opts": wire.opts([sid]), "rooms": [str(room)]})
+
+    async def close_room(self, room: str, namespace: str) -> None:
+        """Everybody leaves ``room``, on all nodes."""
+        await super().close_room(str(room), namespace)
+        self._append(namespace, wire.SOCKETS_LEAVE, {"opts": wire.opts([room]), "rooms": [str(room)]})
+
+    async def can_disconnect(self, sid: str, namespace: str) -> bool:
+        """True for a socket here; any other is disconnected by the node that has it."""
+        if self.eio_sid_from_sid(sid, namespace) is not None:
+            return self.is_connected(sid, namespace)
+        self._append(namespace, wire.DISCONNECT_SOCKETS, {"opts": wire.opts([sid]), "close": False})
+        return False
+
+    async def disconnect(self, sid: str, namespace: str, **kwargs: Any) -> None:
+        """Forget a socket here; one elsewhere is disconnected there."""
+        if self.eio_sid_from_sid(sid, namespace) is not None or kwargs.get("ignore_queue"):
+            await super().disconnect(sid, namespace, **kwargs)
+        else:
+            await self.can_disconnect(sid, namespace)
+
+    def _append(self, namespace: str, number: int, data: dict[str, Any]) -> None:
+        self.writer.append(self._stream(namespace), wire.encode_entry(self.uid, namespace, number, data))
+
+    # -- what other nodes want ---------------------------------------------------------------------------
+    def matching(self, namespace: str, opts: Opts) -> Mapping[str, str]:
+        """Sockets here that ``opts`` means: sid -> eio_sid."""
+        return dict(self._targets(namespace, opts.room_names, opts.except_names))
+
+    def describe(self, namespace: str, sid: str) -> dict[str, Any]:
+        """``{id, handshake, rooms, data}``; the handshake stays here, it holds tokens."""
+        data = self.socket_data(namespace, sid) if self.socket_data is not None else {}
+        return {"id": sid, "handshake": {}, "rooms": self.get_rooms(sid, namespace), "data": data}
+
+    def emit_acked(
+        self, namespace: str, targets: Mapping[str, str], data: list[Any], on_ack: Callable[..., Any]
+    ) -> Callable[[], None]:
+        """Emit with an ack each; the returned function stops waiting for the acks."""
+        waiting = []
+        for sid, eio_sid in targets.items():
+            ack_id = self._generate_ack_id(sid, on_ack)
+            waiting.append((sid, ack_id))
+            self.push((eio_sid,), encode(EVENT, namespace, ack_id, data))
+
+        def forget() -> None:
+            for sid, ack_id in waiting:
+                self.take_callback(sid, ack_id)
+
+        return forget
+
+    def _deliver(self, entry_id: bytes, message: wire.Message) -> None:
+        namespace = message.nsp
+        if namespace not in self.get_namespaces():
+            self.ignored += 1
+            return
+        body = message.body()
+        if isinstance(body, wire.Broadcast):
+            self._deliver_event(entry_id, namespace, body)
+        elif isinstance(body, wire.SocketsRooms):
+            change = self.join if message.type == wire.SOCKETS_JOIN else self.leave
+            for sid in self.matching(namespace, body.opts):
+                for room in body.room_names:
+                    change(sid, room, namespace)
+        elif isinstance(body, wire.DisconnectSockets):
+            for sid, eio_sid in self.matching(namespace, body.opts).items():
+                self._spawn(self._disconnect_here(sid, eio_sid, namespace, bool(body.close)))
+        elif isinstance(body, wire.Malformed) and wire.BROADCAST <= message.type <= wire.DISCONNECT_SOCKETS:
+            self.reader.poison(entry_id, body)
+        else:
+            self.ignored += 1  # heartbeats and requests of nodes of format 0.2.x
+
+    def _deliver_event(self, entry_id: bytes, namespace: str, body: wire.Broadcast) -> None:
+        targets = self._targets(namespace, body.opts.room_names, body.opts.except_names)
+        if not targets:
+            return
+        data = body.event()
+        if isinstance(data, wire.Malformed):
+            self.reader.poison(entry_id, data)
+            return
+        volatile = body.opts.flag("volatile") is True
+        self.push(targets.values(), encode(EVENT, namespace, None, data), volatile=volatile)
+
+    async def _disconnect_here(self, sid: str, eio_sid: str, namespace: str, close: bool) -> None:
+        await self.server.disconnect(sid, namespace=namespace, ignore_queue=True)
+        if close:
+            await self.server.eio.disconnect(eio_sid)
+
+
+def _names(rooms: Any) -> list[str]:
+    """None, one name or several, as strings."""
+    if rooms is None:
+        return []
+    if isinstance(rooms, (str, int)):
+        return [str(rooms)]
+    return [str(room) for room in rooms if room is not None]

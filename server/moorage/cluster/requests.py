@@ -1,0 +1,355 @@
+"""Questions to all nodes of a namespace and answers to theirs, by pub/sub in the adapter's format.
+
+A node that subscribes to the public channel must answer, or every caller waits for its timeout; so what cannot be
+answered properly is answered with nothing in it. A question never fails: it gives what came, and whether that
+was all. Handshakes are answered empty: they hold tokens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+from moorage.cluster import wire
+from moorage.cluster.wire import Opts, RemoteSocket
+from moorage.errors import BackplaneError
+from moorage.storage.backplane import Backplane
+
+logger = logging.getLogger(__name__)
+
+ANSWER_BOUND_MS = 5000
+"""Node's wait for answers; a server-side handler that takes longer is answered for."""
+ACK_BOUND_MAX_MS = 600_000
+"""Longest time that a peer's acks are waited for."""
+RECOUNT_S = 0.25
+"""How often a waiting question counts the nodes again, to see that one has gone."""
+
+
+class LocalSockets(Protocol):
+    """What this process has; the manager."""
+
+    def matching(self, namespace: str, opts: Opts) -> Mapping[str, str]:
+        """Sockets that ``opts`` means: sid -> eio_sid."""
+
+    def describe(self, namespace: str, sid: str) -> dict[str, Any]:
+        """``{id, handshake, rooms, data}`` of a socket."""
+
+    def emit_acked(
+        self, namespace: str, targets: Mapping[str, str], data: list[Any], on_ack: Callable[..., Any]
+    ) -> Callable[[], None]:
+        """Emit with an ack each; returns a function that stops waiting for them."""
+
+
+class _Question:
+    """What came in so far."""
+
+    def __init__(self, *, acks: bool, single: bool = False, on_ack: Callable[..., Any] | None = None) -> None:
+        self.values: list[Any] = []
+        self.nodes = 0
+        self.changed = asyncio.Event()
+        self._acks, self._single, self._on_ack = acks, single, on_ack
+        self._clients = 0
+        self._acked = 0
+
+    def answer(self, values: Sequence[Any]) -> None:
+        self.nodes += 1
+        self.values.extend(values)
+        self.changed.set()
+
+    def clients(self, count: int) -> None:
+        self.nodes += 1
+        self._clients += count
+        self.changed.set()
+
+    def ack(self, *args: Any) -> None:
+        self._acked += 1
+        self.values.append(args[0] if args else None)
+        self.changed.set()
+        if self._on_ack is not None:
+            try:
+                self._on_ack(*args)
+            except Exception:
+                logger.exception("callback of an ack failed")
+
+    def complete(self, expected_nodes: int) -> bool:
+        if self._single and self._acked:
+            return True
+        return self.nodes >= expected_nodes and not (self._acks and self._acked < self._clients)
+
+
+class Requests:
+    """Asks and answers. ``uid`` is this node's; ``prefix`` that of the channels.
+
+    ``handlers``: what :meth:`server_side_emit` of other nodes reaches, event -> function or coroutine function;
+    what it returns is the answer. ``malformed`` counts messages that could not be decoded.
+    """
+
+    def __init__(self, backplane: Backplane, local: LocalSockets, *, uid: str, prefix: str) -> None:
+        self.handlers: dict[str, Callable[..., Any]] = {}
+        self.malformed = 0
+        self._backplane, self._local, self._uid, self._prefix = backplane, local, uid, prefix
+        self._open: dict[str, tuple[Callable[[bytes], None], Callable[[bytes], None]]] = {}
+        self._questions: dict[str, _Question] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- life ------------------------------------------------------------------------------------------
+    def open(self, namespace: str) -> list[asyncio.Future[None]]:
+        """Become a node of ``namespace``: subscribe. The futures are done when that is confirmed."""
+        if namespace in self._open:
+            return []
+
+        def public(payload: bytes) -> None:
+            self._asked(namespace, payload)
+
+        def private(payload: bytes) -> None:
+            self._answered(payload)
+
+        self._open[namespace] = public, private
+        return [
+            self._backplane.subscribe(wire.private_channel(self._prefix, namespace, self._uid), private),
+            self._backplane.subscribe(wire.public_channel(self._prefix, namespace), public),
+        ]
+
+    def close(self, namespace: str) -> None:
+        """Stop being one, so that nobody waits for us."""
+        callbacks = self._open.pop(namespace, None)
+        if callbacks is not None:
+            public, private = callbacks
+            self._backplane.unsubscribe(wire.public_channel(self._prefix, namespace), public)
+            self._backplane.unsubscribe(wire.private_channel(self._prefix, namespace, self._uid), private)
+
+    async def stop(self) -> None:
+        """Close all namespaces and end running handlers."""
+        for namespace in tuple(self._open):
+            self.close(namespace)
+        if self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks)
+
+    # -- asking ----------------------------------------------------------------------------------------
+    async def node_count(self, namespace: str = "/") -> int:
+        """Subscribers of the public channel: the nodes, ourselves included. Raises :class:`BackplaneError`."""
+        channel = wire.public_channel(self._prefix, namespace)
+        return int((await self._backplane.command("PUBSUB", "NUMSUB", channel))[1])
+
+    async def fetch_sockets(
+        self,
+        rooms: Collection[str] = (),
+        except_: Collection[str] = (),
+        timeout_ms: int = ANSWER_BOUND_MS,
+        namespace: str = "/",
+    ) -> tuple[list[RemoteSocket], bool]:
+        """Sockets in ``rooms`` on all nodes, and whether all nodes answered within ``timeout_ms``."""
+        opts = wire.opts(rooms, except_)
+        meant = Opts(list(rooms), list(except_))
+        question = _Question(acks=False)
+        question.values.extend(self._described(namespace, meant))
+        complete = await self._ask(namespace, wire.FETCH_SOCKETS, {"opts": opts}, question, timeout_ms)
+        return question.values, complete
+
+    async def emit_with_ack(
+        self,
+        rooms: str | Collection[str],
+        event: str,
+        args: Sequence[Any],
+        timeout_ms: int,
+        except_: Collection[str] = (),
+        namespace: str = "/",
+        *,
+        single: bool = False,
+        on_ack: Callable[..., Any] | None = None,
+    ) -> tuple[list[Any], bool]:
+        """Emit to ``rooms`` (a room or a sid, or several) on all nodes and collect the acks.
+
+        Returns the first argument of each ack, and whether every socket of every node acked within
+        ``timeout_ms``. ``single``: done at the first ack. ``on_ack(*args)`` is called for each.
+        Raises :class:`TypeError` or :class:`ValueError` for arguments that cannot be sent.
+        """
+        names = [rooms] if isinstance(rooms, str) else list(rooms)
+        flags: dict[str, Any] = {"timeout": timeout_ms}
+        if single:
+            flags["expectSingleResponse"] = True
+        data = wire.broadcast(event, args, wire.opts(names, except_, flags))
+        question = _Question(acks=True, single=single, on_ack=on_ack)
+        targets = self._local.matching(namespace, Opts(list(names), list(except_)))
+
+        def emit_here() -> Callable[[], None]:
+            question.clients(len(targets))
+            return self._local.emit_acked(namespace, targets, [event, *args], question.ack)
+
+        complete = await self._ask(
+            namespace, wire.BROADCAST, data, question, timeout_ms, mine=1, meanwhile=emit_here
+        )
+        return question.values, complete
+
+    async def server_side_emit(
+        self, event: str, args: Sequence[Any] = (), timeout_ms: int | None = None, namespace: str = "/"
+    ) -> tuple[list[Any], bool]:
+        """Run the handlers of ``event`` on all other nodes.
+
+        With ``timeout_ms`` their answers are collected: returns them, and whether all answered. Without, returns
+        ``([], True)`` when Redis took it, else ``([], False)``.
+        """
+        data: dict[str, Any] = {"packet": [event, *args]}
+        if timeout_ms is None:
+            payload = wire.encode_payload(self._uid, namespace, wire.SERVER_SIDE_EMIT, data)
+            try:
+                await self._backplane.publish(wire.public_channel(self._prefix, namespace), payload)
+            except BackplaneError:
+                return [], False
+            return [], True
+        question = _Question(acks=False)
+        complete = await self._ask(namespace, wire.SERVER_SIDE_EMIT, data, question, timeout_ms)
+        return question.values, complete
+
+    async def _ask(
+        self,
+        namespace: str,
+        number: int,
+        data: dict[str, Any],
+        question: _Question,
+        timeout_ms: int,
+        *,
+        mine: int = 0,
+        meanwhile: Callable[[], Callable[[], None]] | None = None,
+    ) -> bool:
+        """``mine``: whether this node counts, too. ``meanwhile`` does its part once the others have theirs."""
+        request_id = wire.new_uid()
+        payload = wire.encode_payload(self._uid, namespace, number, {**data, "requestId": request_id})
+        self._questions[request_id] = question
+        forget: Callable[[], None] | None = None
+        try:
+            # Both leave in one write; the count is that of the moment before the question.
+            channel = wire.public_channel(self._prefix, namespace)
+            count = self._backplane.command("PUBSUB", "NUMSUB", channel)
+            self._backplane.publish(channel, payload)
+            if meanwhile is not None:
+                forget = meanwhile()
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await self._collect(namespace, question, count, mine)
+        except (BackplaneError, TimeoutError):
+            return False
+        finally:
+            del self._questions[request_id]
+            if forget is not None:
+                forget()
+
+    async def _collect(
+        self, namespace: str, question: _Question, count: asyncio.Future[Any], mine: int
+    ) -> bool:
+        expected = int((await count)[1]) - 1 + mine
+        while not question.complete(expected):
+            question.changed.clear()
+            try:
+                async with asyncio.timeout(RECOUNT_S):
+                    await question.changed.wait()
+            except TimeoutError:
+                left = await self.node_count(namespace) - 1 + mine
+                if left < expected and question.complete(left):
+                    return False  # somebody went without an answer
+        return True
+
+    # -- answering -------------------------------------------------------------------------------------
+    def _answered(self, payload: bytes) -> None:
+        message = wire.decode_payload(payload)
+        body = message.body() if isinstance(message, wire.Message) else message
+        if isinstance(body, wire.Malformed):
+            self.malformed += 1
+            return
+        question = self._questions.get(getattr(body, "requestId", ""))
+        if question is None:
+            return  # too late
+        if isinstance(body, wire.FetchSocketsResponse):
+            question.answer(body.sockets)
+        elif isinstance(body, wire.ServerSideEmitResponse):
+            question.answer([body.packet])
+        elif isinstance(body, wire.BroadcastClientCount):
+            question.clients(body.clientCount)
+        elif isinstance(body, wire.BroadcastAck):
+            question.ack(body.packet)
+
+    def _asked(self, namespace: str, payload: bytes) -> None:
+        message = wire.decode_payload(payload)
+        if isinstance(message, wire.Malformed):
+            self.malformed += 1
+            return
+        if message.uid == self._uid:
+            return
+        body = message.body()
+        if isinstance(body, wire.FetchSockets):
+            sockets = [self._describe(namespace, sid) for sid in self._local.matching(namespace, body.opts)]
+            self._reply(namespace, message.uid, wire.FETCH_SOCKETS_RESPONSE, body.requestId, sockets=sockets)
+        elif isinstance(body, wire.ServerSideEmit):
+            self._server_side(namespace, message.uid, body)
+        elif isinstance(body, wire.Broadcast) and isinstance(body.requestId, str):
+            self._emit_for(namespace, message.uid, body)
+        else:
+            self.malformed += 1
+
+    def _reply(self, namespace: str, uid: str, number: int, request_id: str, **data: Any) -> None:
+        payload = wire.encode_payload(self._uid, namespace, number, {"requestId": request_id, **data})
+        self._backplane.publish(wire.private_channel(self._prefix, namespace, uid), payload)
+
+    def _describe(self, namespace: str, sid: str) -> dict[str, Any]:
+        described = self._local.describe(namespace, sid)
+        try:
+            wire.encode_data(described)
+        except (TypeError, ValueError):
+            described["data"] = {}
+            logger.warning("the data of a socket cannot be sent to other nodes")
+        return described
+
+    def _described(self, namespace: str, opts: Opts) -> list[RemoteSocket]:
+        return [
+            RemoteSocket(**self._local.describe(namespace, sid))
+            for sid in self._local.matching(namespace, opts)
+        ]
+
+    def _emit_for(self, namespace: str, uid: str, body: wire.Broadcast) -> None:
+        assert isinstance(body.requestId, str)
+        request_id: str = body.requestId
+        data = body.event()
+        if isinstance(data, wire.Malformed):
+            self.malformed += 1
+            return
+        targets = self._local.matching(namespace, body.opts)
+        self._reply(namespace, uid, wire.BROADCAST_CLIENT_COUNT, request_id, clientCount=len(targets))
+        if not targets:
+            return
+
+        def acked(*args: Any) -> None:
+            self._reply(namespace, uid, wire.BROADCAST_ACK, request_id, packet=args[0] if args else None)
+
+        forget = self._local.emit_acked(namespace, targets, data, acked)
+        timeout = body.opts.flag("timeout")
+        wanted = timeout if isinstance(timeout, (int, float)) and timeout > 0 else ANSWER_BOUND_MS
+        asyncio.get_running_loop().call_later(min(wanted, ACK_BOUND_MAX_MS) / 1000, forget)
+
+    def _server_side(self, namespace: str, uid: str, body: wire.ServerSideEmit) -> None:
+        task = asyncio.get_running_loop().create_task(self._run_handler(namespace, uid, body))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run_handler(self, namespace: str, uid: str, body: wire.ServerSideEmit) -> None:
+        event, *args = body.packet or [None]
+        handler = self.handlers.get(event) if isinstance(event, str) else None
+        result = None
+        if handler is not None:
+            try:
+                async with asyncio.timeout(ANSWER_BOUND_MS / 1000):
+                    result = handler(*args)
+                    if inspect.isawaitable(result):
+                        result = await result
+            except Exception:
+                logger.exception("handler of server-side event %r failed", event)
+                result = None
+        if isinstance(body.requestId, str):
+            try:
+                self._reply(namespace, uid, wire.SERVER_SIDE_EMIT_RESPONSE, body.requestId, packet=result)
+            except (TypeError, ValueError):
+                logger.exception("the answer to server-side event %r cannot be sent", event)
+                self._reply(namespace, uid, wire.SERVER_SIDE_EMIT_RESPONSE, body.requestId, packet=None)
