@@ -17,7 +17,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import ormsgpack
@@ -57,10 +57,10 @@ class Member:
     clock_ms: float = float("inf")
     """Smallest (our wall clock - its wall clock) seen: its clock's offset plus the shortest transit."""
     asked_at: float = 0.0
+    inbox: str = field(init=False)
 
-    @property
-    def inbox(self) -> str:
-        return f"{INBOX_PREFIX}{self.replica}:{self.boot}"
+    def __post_init__(self) -> None:
+        self.inbox = f"{INBOX_PREFIX}{self.replica}:{self.boot}"
 
 
 class Membership:

@@ -30,7 +30,7 @@ log = structlog.get_logger("moorage.rpc")
 METHOD_MAX = 256
 """Longest method name (PROTOCOL, RPC step 1)."""
 REQUEST_ID_MAX = 256
-"""Longest request id; ours are 24 characters."""
+"""Longest request id a caller may choose; ours are shorter than 24 characters."""
 
 Answer = Callable[[dict[str, Any]], None]
 """Receives the ack of ``rpc-call``."""
@@ -47,8 +47,8 @@ class Request:
     on_target_lost: Literal["fail", "wait"]
 
     @classmethod
-    def parse(cls, payload: Any, timeout_max_ms: float) -> Request:
-        """Raises :class:`RpcError` ``invalid_params`` that says what is wrong."""
+    def parse(cls, payload: Any, timeout_max_ms: float, own_id: str) -> Request:
+        """``own_id`` is the request id where the caller gave none. Raises :class:`RpcError` ``invalid_params`` that says what is wrong."""
         if not isinstance(payload, dict):
             raise RpcError("invalid_params", error="Invalid parameters: an object is required")
         method = payload.get("method")
@@ -65,7 +65,7 @@ class Request:
             timeout = float(min(timeout, timeout_max_ms))
         request_id = payload.get("requestId")
         if request_id is None:
-            request_id = secrets.token_hex(12)
+            request_id = own_id
         elif not isinstance(request_id, str) or not 0 < len(request_id) <= REQUEST_ID_MAX:
             raise RpcError(
                 "invalid_params",
@@ -143,8 +143,10 @@ class Calls:
     # -- from the caller -------------------------------------------------------------------------------
     def start(self, sid: str, account: str, payload: Any, answer: Answer) -> None:
         """A client's ``rpc-call``. ``answer`` is called exactly once, unless the caller goes away first."""
+        self._count += 1
+        call_id = f"{self._prefix}{self._count:x}"
         try:
-            request = Request.parse(payload, self._settings.rpc_call_timeout_max_ms)
+            request = Request.parse(payload, self._settings.rpc_call_timeout_max_ms, call_id)
             mine = self._by_caller.setdefault(sid, set())
             if len(mine) >= self._settings.rpc_max_in_flight_per_socket:
                 raise RpcError("overloaded")
@@ -159,9 +161,8 @@ class Calls:
             running.callers.append((sid, answer))
             mine.add(running)
             return
-        self._count += 1
         call = Call(
-            id=f"{self._prefix}{self._count:x}",
+            id=call_id,
             account=account,
             request=request,
             callers=[(sid, answer)],
