@@ -1,9 +1,10 @@
 """One lane: a process that plays its rows on a system of its own and tells the runner about it.
 
-``python -m moorage_chaos.lane`` reads one JSON line from stdin (:class:`Order`), later the line ``stop``; the end of
-stdin means the same, so a lane never outlives the runner. It writes JSON lines to stdout::
+``python -m moorage_chaos.lane`` reads one JSON line from stdin (:class:`Order`), then ``go`` (start to play) and
+``stop``; the end of stdin means stop too, so a lane never outlives the runner. It writes JSON lines to stdout::
 
     {"event": "system", "text"}                 what the system is doing
+    {"event": "built"}                          the first system is up, it waits for `go`
     {"event": "row", "row"}                     the row begins
     {"event": "progress", "row", "text"}
     {"event": "result", "row", "result": …}     as in the report
@@ -14,6 +15,7 @@ stdin means the same, so a lane never outlives the runner. It writes JSON lines 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import sys
@@ -72,6 +74,7 @@ class Lane:
 
     def __init__(self, order: Order) -> None:
         self.order = order
+        self.go = asyncio.Event()
         self.stop = asyncio.Event()
         folder = Path(order.folder)
         self._run = Run(order.seed, order.driver, order.replicas, folder, order.mutant, order.versions)
@@ -118,6 +121,9 @@ class Lane:
                 say(event="halt", reason=f"the system could not be built: {error}")
                 return
             say(event="system", text="")
+            if not self.go.is_set():
+                say(event="built")
+                await self.go.wait()
             if not await (self._together(rows) if self.order.lane == "idle" else self._in_turn(rows)):
                 return
 
@@ -186,11 +192,13 @@ async def _main() -> None:
     lane = Lane(Order(**json.loads(await reader.readline())))
     beat = asyncio.create_task(_beat())
 
-    async def wait_for_stop() -> None:
-        await reader.readline()
+    async def obey() -> None:
+        while await reader.readline() == b"go\n":
+            lane.go.set()
         lane.stop.set()
+        lane.go.set()
 
-    waiting = asyncio.create_task(wait_for_stop())
+    waiting = asyncio.create_task(obey())
     try:
         await lane.run()
     finally:
@@ -203,6 +211,9 @@ def main() -> None:
     global _OUT
     _OUT = os.dup(1)
     os.dup2(2, 1)
+    # What was imported is never garbage: collections while a row measures need not look at it.
+    gc.collect()
+    gc.freeze()
     uvloop.run(_main())
 
 

@@ -52,6 +52,8 @@ class _Lane:
     results: dict[str, RowResult] = field(default_factory=dict)
     process: asyncio.subprocess.Process | None = None
     heard_at: float = 0.0
+    built: bool = False
+    """Its system is up, or it will never be."""
     reason: str = ""
     """Why rows of it were not played."""
 
@@ -63,6 +65,8 @@ class Runner:
         self._selection = selection
         self._display = display
         self._stopping = ""
+        # With one external Redis all systems would be one cluster: their rows must not run side by side.
+        self._one_by_one = selection.serial or selection.redis_url is not None
         self._lanes = [
             _Lane(name, [row.name for row in selection.rows if row.lane == name])
             for name in LANES
@@ -74,8 +78,7 @@ class Runner:
         loop.add_signal_handler(signal.SIGINT, self._interrupted)
         loop.add_signal_handler(signal.SIGTERM, self._interrupted)
         try:
-            # With one external Redis all systems would be one cluster: their rows must not run side by side.
-            if self._selection.serial or self._selection.redis_url is not None:
+            if self._one_by_one:
                 for lane in self._lanes:
                     await self._play(lane)
             else:
@@ -107,6 +110,13 @@ class Runner:
                 act(lane.process)
 
     # -- one lane --------------------------------------------------------------------------------------
+    def _is_built(self, lane: _Lane) -> None:
+        """All lanes begin together: building a system costs cores that a row of another lane would measure."""
+        lane.built = True
+        together = [lane] if self._one_by_one else self._lanes
+        if all(one.built for one in together):
+            self._each(lambda process: process.stdin.write(b"go\n") if process.stdin else None)
+
     async def _play(self, lane: _Lane) -> None:
         try:
             if not self._stopping:
@@ -161,6 +171,7 @@ class Runner:
             code = await process.wait()
         finally:
             watch.cancel()
+            self._is_built(lane)
         if code != 0 and not lane.reason:
             lane.reason = f"the harness process of lane {lane.name} ended with {code}, see {log.name}"
             self.stop(lane.reason)
@@ -188,6 +199,8 @@ class Runner:
                 if message["event"] == "result":
                     self._finish(lane, result_from(message["result"]))
                     continue
+                if message["event"] == "built":
+                    self._is_built(lane)
             except (KeyError, TypeError, ValueError) as error:
                 self._display.note(f"{lane.name}: unreadable message ({error!r}): {line[:200]!r}")
                 continue
