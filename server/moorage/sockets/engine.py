@@ -10,7 +10,6 @@ import asyncio
 import base64
 import binascii
 import logging
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -59,7 +58,7 @@ class Peer:
     attachments: list[bytes] = field(default_factory=list)
     attached_bytes: int = 0
     connecting: bool = False  # a connect handler runs; what comes meanwhile waits in `backlog`
-    backlog: deque[Packet] = field(default_factory=deque)
+    backlog: list[Packet] = field(default_factory=list)
     join_timer: asyncio.TimerHandle | None = None
     closed: str | None = None  # the reason, once the transport is gone
 
@@ -155,6 +154,7 @@ class Socket(AsyncSocket):  # type: ignore[misc]
         self.closing = True
         self.stop_timer()
         self._end_transport(abort, reason)
+        self.engine.ended[self.sid] = self
         self.engine.sink.closed(self.peer, reason)
 
     async def close(self, wait: bool = True, abort: bool = False, reason: str | None = None) -> None:
@@ -265,8 +265,9 @@ class Engine(engineio.AsyncServer):  # type: ignore[misc]
     sockets: dict[str, Socket]
 
     def __init__(self, *, max_buffer_bytes: int, **options: Any) -> None:
-        super().__init__(async_mode="asgi", monitor_clients=False, logger=logger, **options)
+        super().__init__(async_mode="asgi", monitor_clients=False, **options)
         self.max_buffer_bytes = max_buffer_bytes
+        self.ended: dict[str, Socket] = {}  # gone, but a disconnect handler may still ask for the session
         self._async: dict[str, Any] = {**self._async, "translate_request": _translate}
 
     def open_packet(self, eio_sid: str, upgrades: list[str]) -> EngineIOPacket:
@@ -279,6 +280,17 @@ class Engine(engineio.AsyncServer):  # type: ignore[misc]
             "maxPayload": self.max_http_buffer_size,
         }
         return EngineIOPacket(OPEN, orjson.dumps(handshake).decode())
+
+    def close_all(self, reason: str) -> None:
+        """Close every transport."""
+        for socket in list(self.sockets.values()):
+            socket.close_now(reason)
+
+    async def get_session(self, sid: str) -> dict[str, Any]:
+        """As upstream, and until the disconnect handlers are done."""
+        socket = self.ended.get(sid) or self._get_socket(sid)
+        session: dict[str, Any] = socket.session
+        return session
 
     def refuses_origin(self, environ: dict[str, Any]) -> bool:
         """True for a cross-origin request that ``cors_allowed_origins`` does not allow."""

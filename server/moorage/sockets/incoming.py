@@ -141,10 +141,23 @@ class Incoming(AsyncServer):  # type: ignore[misc]
         peer.backlog.clear()
         if peer.join_timer is not None:
             peer.join_timer.cancel()
-        self.environ.pop(peer.eio_sid, None)
-        for namespace, sid in self.manager.namespaces_of(peer.eio_sid):
-            if self._begin_end(sid, namespace, reason):
-                self._spawn(self._finish_end(sid, namespace, reason))
+        joined = self.manager.namespaces_of(peer.eio_sid)
+        ending = [(namespace, sid) for namespace, sid in joined if self._begin_end(sid, namespace, reason)]
+        if ending:
+            self._spawn(self._ending(peer, ending, reason))
+        else:
+            self._forget(peer)
+
+    async def _ending(self, peer: Peer, sockets: list[tuple[str, str]], reason: str) -> None:
+        for namespace, sid in sockets:
+            await self._finish_end(sid, namespace, reason)
+        self._forget(peer)
+
+    def _forget(self, peer: Peer) -> None:
+        """No handler asks any more for what is known of a client that is gone."""
+        if not peer.connecting:
+            self.environ.pop(peer.eio_sid, None)
+            self.eio.ended.pop(peer.eio_sid, None)
 
     def overflow(self, peer: Peer) -> None:
         """The client does not read: more than ``socket_max_buffer_bytes`` wait for it."""
@@ -225,10 +238,13 @@ class Incoming(AsyncServer):  # type: ignore[misc]
             peer.connecting = False
             while peer.backlog and not peer.connecting and peer.closed is None:
                 try:
-                    self._take(peer, peer.backlog.popleft())
+                    self._take(peer, peer.backlog.pop(0))
                 except Malformed as error:
                     self.malformed(peer, str(error))
-            self._expect_join(peer)
+            if peer.closed is None:
+                self._expect_join(peer)
+            else:
+                self._forget(peer)
 
     async def admit(self, eio_sid: str, namespace: str, auth: Any) -> str | None:
         """Give the socket its id; None refuses. A place for connection state recovery, which needs ``auth``."""

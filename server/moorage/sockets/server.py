@@ -38,9 +38,13 @@ class SocketServer(Incoming):
     """
 
     def __init__(self, settings: Settings, manager: LocalManager) -> None:
+        # Both libraries log every event, with its payload, as information.
+        quiet = logging.getLogger("moorage.sockets.upstream")
+        quiet.setLevel(logging.WARNING)
         super().__init__(
             client_manager=manager,
-            logger=logging.getLogger("moorage.sockets.socketio"),
+            logger=quiet,
+            engineio_logger=quiet,
             ping_interval=settings.ping_interval / 1000,
             ping_timeout=settings.ping_timeout / 1000,
             max_http_buffer_size=settings.max_payload_bytes,

@@ -338,6 +338,11 @@ class SocketHttpProtocol(HttpToolsProtocol):
                 self.engine._log_error_once("", "bad-sid")
                 self.send_400_response("Session ID unknown")
 
+    def shutdown(self) -> None:
+        # A poll that waits for news would hold up uvicorn's exit.
+        self.engine.close_all(SHUTTING_DOWN)
+        super().shutdown()
+
     def _hand_over(self, connection: Connection) -> None:
         self.connections.discard(self)
         # Only what the WebSocket handshake needs: picows limits the head to 16 kB, uvicorn does not.
@@ -349,7 +354,7 @@ class SocketHttpProtocol(HttpToolsProtocol):
         protocol = WSProtocol(
             None, None, False, lambda request: connection, _PicowsLog(),
             True,                                       # disconnect when a listener raises
-            CLOSE_WAIT_S,                               # handshake timeout; the request is complete already
+            None,                                       # no handshake timeout: the request is complete
             False, 20, 20, 1,                           # no pings: Engine.IO has its own
             True,                                       # answer pings
             self.engine.max_http_buffer_size, None, READ_BUFFER_BYTES,

@@ -65,6 +65,7 @@ class Running:
         sio = self.sio
         return not (
             sio.eio.sockets
+            or sio.eio.ended
             or sio.environ
             or sio._tasks
             or self.manager.callbacks
@@ -85,17 +86,17 @@ async def running(other: Any = None, **settings: Any) -> AsyncIterator[Running]:
         sio.asgi(other or nothing), port=0, http=sio.http_protocol, log_level="warning", lifespan="off"
     )
     server = uvicorn.Server(config)
-    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
-    task = asyncio.create_task(server.serve())
-    await until(lambda: server.started or task.done())
+    # As Server.serve does, without its signal handlers and its ticking main loop.
+    config.load()
+    server.lifespan = config.lifespan_class(config)
+    await server.startup()
     found = Running(sio, server.servers[0].sockets[0].getsockname()[1])
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: found.errors.append(context))
     try:
         yield found
         assert found.errors == []
     finally:
-        server.should_exit = True
-        await asyncio.wait_for(task, WAIT_S)
+        await asyncio.wait_for(server.shutdown(), WAIT_S)
     await until(found.nothing_left)
 
 

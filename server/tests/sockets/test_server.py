@@ -205,8 +205,18 @@ async def test_send_event_and_acks() -> None:
 async def test_close_socket(reason: str, packets: list[str]) -> None:
     async with running() as server, server.raw() as ws:
         handled: list[str] = []
-        server.sio.on("disconnect", lambda sid, why: handled.append(why))
+
+        async def disconnect(sid: str, why: str) -> None:
+            await asyncio.sleep(0)
+            assert server.sio.get_environ(sid)["REQUEST_METHOD"] == "GET"
+            assert await server.sio.get_session(sid) == {"name": "x"}
+            assert server.manager.rooms_of(sid) == {"room"}
+            handled.append(why)
+
+        server.sio.on("disconnect", disconnect)
         sid = next(iter(server.manager._namespaces["/"].connected))
+        server.manager.join(sid, "room")
+        await server.sio.save_session(sid, {"name": "x"})
         server.sio.close_socket("nobody")
         server.sio.close_socket(sid, reason)
         assert server.closed == [(sid, reason)], "told at once, not when the client answers"
@@ -368,3 +378,16 @@ async def test_shutdown_of_uvicorn_closes_sockets_so_that_they_come_back() -> No
     await asyncio.wait_for(task, WAIT_S)
     assert code == 1012
     assert [reason for _, reason in server.closed] == ["server shutting down"]
+
+
+async def test_shutdown_of_uvicorn_ends_polls_that_wait() -> None:
+    async with httpx.AsyncClient() as http:
+        async with running() as server:
+            url = f"{server.url}/v1/updates/?EIO=4&transport=polling"
+            sid = json.loads((await http.get(url)).text[1:])["sid"]
+            url += f"&sid={sid}"
+            await http.post(url, content="40")
+            await http.get(url)
+            poll = asyncio.create_task(http.get(url))
+            await until(lambda: server.sio.eio.sockets[sid].queue._getters)
+        assert (await poll).text == "1"
