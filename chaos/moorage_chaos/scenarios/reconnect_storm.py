@@ -50,11 +50,12 @@ class ReconnectStorm(Scenario):
                     target=daemon,
                     sleep_ms=SLEEP_MS,
                     on_lost=mode,
+                    timeout_ms=5000,
                     group=mode,
                     request_id=f"{i}-{n}",
                 )
 
-            await play(jittered(every(200, total_ms), 60, ctx.random), call)
+            await play(jittered(every(200, total_ms, first_ms=i * 40), 20, ctx.random), call)
 
         async def cut() -> None:
             for _ in range(CUTS):

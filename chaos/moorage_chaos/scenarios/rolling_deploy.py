@@ -105,14 +105,13 @@ class RollingDeploy(Scenario):
                 _merge(ctx.history, json.loads(await stdout.readline()))
 
     def check(self, history: History) -> list[Promise]:
-        def steps(history: History) -> float:
+        def steps(history: History) -> int:
             rolls = [p for p in history.pairs("fault") if p.value["kind"] == Roll.kind and p.phase == "ok"]
-            return sum(
-                step["proof"]["exitCode"] == 0 for roll in rolls for step in roll.result["proof"]["steps"]
-            )
+            codes = [step["proof"]["exitCode"] for roll in rolls for step in roll.result["proof"]["steps"]]
+            return codes.count(0)
 
-        def during(history: History) -> float:
-            return sum(p.value.get("group") == "ours" for p in history.pairs("call"))
+        def during(history: History) -> int:
+            return [p.value.get("group") for p in history.pairs("call")].count("ours")
 
         return judge(
             history,
