@@ -22,7 +22,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 @pytest.fixture
 async def front(cluster: Cluster) -> AsyncIterator[Front]:
-    front = Front(cluster)
+    front = Front(cluster.replicas)
     front.default = "a"
     async with front.serving():
         yield front

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -220,8 +220,9 @@ def failure(code: str, error: str, delivered: str) -> dict[str, Any]:
 class Front:
     """TCP in front of replicas. `next`: names for the coming connections; after them `default`."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, replicas: Mapping[str, Any]) -> None:
+        """``replicas``: by name; each has a ``port``."""
+        self._replicas = replicas
         self.next: list[str] = []
         self.default: str | None = None
         self.frozen = False
@@ -254,7 +255,7 @@ class Front:
         if name is None:
             writer.transport.abort()
             return
-        upstream, downstream = await asyncio.open_connection("127.0.0.1", self._cluster.replicas[name].port)
+        upstream, downstream = await asyncio.open_connection("127.0.0.1", self._replicas[name].port)
         pair = (writer, downstream)
         self._pairs.add(pair)
         both = [

@@ -168,7 +168,7 @@ async def test_a_call_waits_for_the_connection_to_come_back(front: Front, daemon
 async def test_waiting_joins_the_running_call_after_a_reconnect(
     cluster: Cluster, front: Front, gate: Gate
 ) -> None:
-    steady = Front(cluster)
+    steady = Front(cluster.replicas)
     steady.default = "a"
     async with steady.serving():
         daemon = Daemon(steady.url, "good")

@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,14 +33,16 @@ class Site:
     last: str
 
 
-def serve(redis_url: str | None, log: Path) -> tuple[subprocess.Popen[bytes], str, Path]:
+def serve(
+    redis_url: str | None, log: Path, *, drain_ms: int = 200
+) -> tuple[subprocess.Popen[bytes], str, Path]:
     port = free_port()
     env = {name: value for name, value in os.environ.items() if not name.startswith("MOORAGE_")}
     env |= {
         "PORT": str(port),
         "METRICS_ENABLED": "false",
         "MOORAGE_HOST": "127.0.0.1",
-        "MOORAGE_DRAIN_MS": "200",
+        "MOORAGE_DRAIN_MS": str(drain_ms),
         "SECRET_KEY": "a key for tests that is long enough",
         "REDIS_URL": redis_url or "",
     }
@@ -64,6 +66,18 @@ def wait_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
             time.sleep(0.05)
 
 
+def end(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    all_of_them = list(processes)
+    for process in all_of_them:
+        process.terminate()
+    for process in all_of_them:
+        try:
+            process.wait(STOP_BOUND_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(STOP_BOUND_S)
+
+
 @pytest.fixture(scope="session", params=["one process", "two replicas"])
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     valkey = Valkey() if request.param == "two replicas" else None
@@ -79,14 +93,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             wait_ready(*server)
         yield Site(servers[0][1], servers[-1][1])
     finally:
-        for process, _, _ in servers:
-            process.terminate()
-        for process, _, _ in servers:
-            try:
-                process.wait(STOP_BOUND_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(STOP_BOUND_S)
+        end(process for process, _, _ in servers)
         if valkey is not None:
             valkey.stop()
 
