@@ -25,12 +25,9 @@ from moorage.storage.state import PAGE_MAX_BYTES, Message, Session, plain
 CONNECTIONS_MAX = 16
 """Connections of one replica: state is not hot, and 30 replicas stay far below Redis's 10 000 clients."""
 
-CONNECT_ERRORS = (RedisError, OSError, TimeoutError)
-"""While getting a connection: nothing was written, so it is :class:`BackplaneUnavailable`."""
-
-REPLY_ERRORS = (RedisError, OSError, TimeoutError)
-"""After writing: :class:`ResponseError` is Redis's own no (:class:`BackplaneReply`), the rest is
-:class:`BackplaneUnknown`."""
+ERRORS = (RedisError, OSError, TimeoutError)
+"""While getting a connection, where nothing is written yet: :class:`BackplaneUnavailable`. After writing:
+:class:`BackplaneUnknown`, except a :class:`ResponseError`, Redis's own no: :class:`BackplaneReply`."""
 
 
 class RedisState:
@@ -61,21 +58,14 @@ class RedisState:
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._pool.disconnect()
-        except CONNECT_ERRORS:
+        except ERRORS:
             pass
-
-    async def ping(self) -> bool:
-        """Whether the storage answers now, within the bound."""
-        try:
-            return bool(await self._command("PING") == b"PONG")
-        except (BackplaneUnavailable, BackplaneUnknown, BackplaneReply):
-            return False
 
     async def _command(self, *args: Any) -> Any:
         try:
             async with asyncio.timeout(self._timeout_s):
                 connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
-        except CONNECT_ERRORS as error:
+        except ERRORS as error:
             raise BackplaneUnavailable(f"state: {type(error).__name__}") from None
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -83,14 +73,10 @@ class RedisState:
                 return await connection.read_response()
         except ResponseError as error:
             raise BackplaneReply(str(error)[:200]) from None
-        except REPLY_ERRORS as error:
-            await connection.disconnect(nowait=True)
+        except ERRORS as error:
             raise BackplaneUnknown(f"state: {type(error).__name__}") from None
-        except asyncio.CancelledError:
-            # The reply is still to come: this connection must not be used by anybody else.
-            await connection.disconnect(nowait=True)
-            raise
         finally:
+            # redis-py has closed it if the reply is still to come, also after a cancellation: tested.
             await self._pool.release(connection)
 
     async def _run(self, script: str, account: str, *args: Any) -> Any:
