@@ -27,6 +27,7 @@ class Step(StrEnum):
 
     PAUSED = "Paused"
     WAITING_FOR_REDIS = "WaitingForRedis"
+    WAITING_FOR_INPUTS = "WaitingForInputs"
     SCALING_DOWN = "ScalingDown"
     ROLLING_ONTO_REDIS = "RollingOntoRedis"
     ROLLING_OFF_REDIS = "RollingOffRedis"
@@ -37,7 +38,7 @@ class Step(StrEnum):
     SETTLED = "Settled"
 
 
-SWITCHING = frozenset(Step) - {Step.PAUSED, Step.ROLLING_OUT, Step.SETTLED}
+SWITCHING = frozenset(Step) - {Step.PAUSED, Step.WAITING_FOR_INPUTS, Step.ROLLING_OUT, Step.SETTLED}
 """Steps of a switch: ``status.mode`` is Switching meanwhile."""
 
 
@@ -154,6 +155,19 @@ def plan(target: str, wanted: int, seen: Seen) -> Plan:
     if now.recreate and wanted > 1:
         return step(Step.SCALING_UP, server)
     return _arrived(now, server, seen, keep)
+
+
+def held(decision: Plan, seen: Seen) -> Plan:
+    """The same, but no new pod template: something that pods read is missing, and a roll would only break them."""
+    now, server = seen.deployment, decision.server
+    if not isinstance(server, Render):
+        return decision
+    if now is None:
+        return Plan(Step.WAITING_FOR_INPUTS, None, decision.keep_redis)
+    same = now.backend == server.backend and now.recreate == server.recreate
+    return Plan(
+        Step.WAITING_FOR_INPUTS, Scale(server.replicas if same else now.replicas), decision.keep_redis
+    )
 
 
 def _leave(now: DeploymentSeen, target: str, wanted: int, seen: Seen) -> tuple[Step, Render | Scale]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import json
@@ -93,3 +94,13 @@ def acl_line(password: str | None) -> str:
         return "# no password\n"
     safe = "".join(chr(b) if chr(b).isalnum() and b < 128 else f"\\x{b:02x}" for b in password.encode())
     return f'requirepass "{safe}"\n'
+
+
+def encoded(data: dict[str, str]) -> dict[str, str]:
+    """``data`` of a Secret. Never ``stringData``: it is write-only, so server-side apply cannot own its keys."""
+    return {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
+
+
+def decoded(data: dict[str, str] | None) -> dict[str, str]:
+    """``data`` of a Secret as text; bytes that are none are kept as replacement characters."""
+    return {key: base64.b64decode(value).decode(errors="replace") for key, value in (data or {}).items()}

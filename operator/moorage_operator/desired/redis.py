@@ -5,23 +5,16 @@ from __future__ import annotations
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from moorage_operator.desired.inputs import Inputs, acl_line, fingerprint, managed_url
+from moorage_operator.desired.inputs import Inputs, acl_line, encoded, fingerprint, managed_url
 from moorage_operator.desired.labels import TEMPLATE, child, redis_name, selector, url_name
 from moorage_operator.desired.pod import place, security
 from moorage_operator.resource import Resource
 
 REDIS_USER = 999
 """[uid] `redis` in the official images (Alpine and Debian) and in Valkey's."""
-SUFFIXES = {
-    "": Decimal(1),
-    "m": Decimal("0.001"),
-    "k": 10**3,
-    "M": 10**6,
-    "G": 10**9,
-    "T": 10**12,
-    "P": 10**15,
-    "E": 10**18,
-} | {f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", start=1)}
+SUFFIXES: dict[str, Decimal] = {"": Decimal(1), "m": Decimal("0.001")}
+SUFFIXES |= {letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", start=1)}
+SUFFIXES |= {f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)}
 
 
 def quantity(value: str | int) -> int:
@@ -63,8 +56,8 @@ def config_map(resource: Resource) -> dict[str, Any]:
 def url_secret(resource: Resource, password: str | None) -> dict[str, Any]:
     """What the servers connect with and what Redis asks for, in one place, made from the password."""
     host = f"{redis_name(resource)}.{resource.namespace}.svc"
-    data = {"url": managed_url(host, password), "auth.conf": acl_line(password)}
-    return child(resource, "v1", "Secret", url_name(resource), "redis", type="Opaque", stringData=data)
+    data = encoded({"url": managed_url(host, password), "auth.conf": acl_line(password)})
+    return child(resource, "v1", "Secret", url_name(resource), "redis", type="Opaque", data=data)
 
 
 def service(resource: Resource) -> dict[str, Any]:

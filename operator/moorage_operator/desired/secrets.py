@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets as random
 from typing import Any
 
+from moorage_operator.desired.inputs import encoded
 from moorage_operator.desired.labels import child, password_name, secret_key_name
 from moorage_operator.resource import Resource
 
@@ -15,12 +16,10 @@ PASSWORD_BYTES = 24
 
 
 def secret_key(resource: Resource) -> dict[str, Any]:
-    data = {"secret-key": random.token_urlsafe(SECRET_KEY_BYTES)}
-    return child(
-        resource, "v1", "Secret", secret_key_name(resource), "server", type="Opaque", stringData=data
-    )
+    data = encoded({"secret-key": random.token_urlsafe(SECRET_KEY_BYTES)})
+    return child(resource, "v1", "Secret", secret_key_name(resource), "server", type="Opaque", data=data)
 
 
 def password(resource: Resource) -> dict[str, Any]:
-    data = {"password": random.token_urlsafe(PASSWORD_BYTES)}
-    return child(resource, "v1", "Secret", password_name(resource), "redis", type="Opaque", stringData=data)
+    data = encoded({"password": random.token_urlsafe(PASSWORD_BYTES)})
+    return child(resource, "v1", "Secret", password_name(resource), "redis", type="Opaque", data=data)
