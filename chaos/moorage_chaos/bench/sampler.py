@@ -1,15 +1,19 @@
 """A sampling profiler around ``moorage``, in its process: ``python -m moorage_chaos.bench.sampler serve``.
 
-A thread looks at the main thread's stack every few milliseconds and books the CPU time that the main thread
-used since the last look (its own clock, so waiting costs nothing) on what it sees. Control lines on standard
-input: ``start`` and ``stop FILE``; the file is JSON, seconds by function:
+A timer of consumed CPU time (``ITIMER_PROF``) interrupts the main thread every few milliseconds of work; what it
+was doing then is booked with the CPU time since the last look, so that waiting costs nothing. Python runs signal
+handlers between two instructions: time spent in C (sending, parsing, JSON) is booked on the Python function that
+called it, and what is interrupted at its very first instruction, called by the event loop itself, was the loop.
+
+Control lines on standard input: ``start`` and ``stop FILE``; the file is JSON, seconds by function:
 ``{"total": s, "self": {function: s}, "under": {function: s}}``.
-Time in C (sending, parsing, JSON) is booked on the Python function that called it.
 """
 
 from __future__ import annotations
 
+import dis
 import os
+import signal
 import sys
 import threading
 import time
@@ -20,52 +24,53 @@ from types import CodeType, FrameType
 import orjson
 
 EVERY_S = 0.002
-"""[s] Between two looks."""
+"""[s] Of CPU time between two looks; the kernel rounds it up to its tick (4 ms at 250 Hz)."""
+LOOP = "the event loop: its own C code, WebSocket and Redis parsing in C, reading system calls"
+_RESUME = dis.opmap["RESUME"]
 
 
-class Sampler(threading.Thread):
-    """Books the CPU time of thread ``ident`` on functions while it is on."""
+class Sampler:
+    """Books the CPU time of the main thread on functions while it is on. Make it in the main thread."""
 
-    def __init__(self, ident: int) -> None:
-        super().__init__(name="bench-sampler", daemon=True)
-        self._watched = ident
-        self._clock = time.pthread_getcpuclockid(ident)
-        self._on = threading.Event()
+    def __init__(self) -> None:
         self._labels: dict[CodeType, str] = {}
+        self._last = 0.0
         self.total = 0.0
         self.own: defaultdict[str, float] = defaultdict(float)
         self.under: defaultdict[str, float] = defaultdict(float)
 
-    def start_counting(self) -> None:
+    def install(self) -> None:
+        """Take the signal ``SIGPROF``."""
+        signal.signal(signal.SIGPROF, self._interrupted)
+
+    def start(self) -> None:
         """Forget what was booked and begin anew."""
-        self.total = 0.0
+        self.total = self._last = 0.0
         self.own.clear()
         self.under.clear()
-        self._on.set()
+        signal.setitimer(signal.ITIMER_PROF, EVERY_S, EVERY_S)
 
-    def stop_counting(self) -> None:
+    def stop(self) -> None:
         """Book no more."""
-        self._on.clear()
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
-    def run(self) -> None:
-        while True:
-            self._on.wait()
-            last = time.clock_gettime(self._clock)
-            while self._on.is_set():
-                time.sleep(EVERY_S)
-                now = time.clock_gettime(self._clock)
-                frame = sys._current_frames().get(self._watched)
-                if frame is not None:
-                    self.book(frame, now - last)
-                last = now
+    def _interrupted(self, _number: int, frame: FrameType | None) -> None:
+        now = time.thread_time()
+        if frame is not None and self._last:
+            self.book(frame, now - self._last)
+        self._last = now
 
     def book(self, frame: FrameType, spent: float) -> None:
         """Book ``spent`` [s] on the function of ``frame`` and, once each, on those it runs under."""
         self.total += spent
-        self.own[self._label(frame.f_code)] += spent
+        back = frame.f_back
+        if back is not None and _is_runner(back.f_code) and frame.f_code.co_code[frame.f_lasti] == _RESUME:
+            self.own[LOOP] += spent
+            return
+        self.own[LOOP if _is_runner(frame.f_code) else self._label(frame.f_code)] += spent
         seen = set()
         at: FrameType | None = frame
-        while at is not None:
+        while at is not None and not _is_runner(at.f_code):
             seen.add(self._label(at.f_code))
             at = at.f_back
         for name in seen:
@@ -86,13 +91,18 @@ class Sampler(threading.Thread):
         os.replace(temporary, path)
 
 
+def _is_runner(code: CodeType) -> bool:
+    """Whether this is the function that runs the loop, of which all callbacks of the loop are called."""
+    return code.co_name == "run" and code.co_filename.endswith("runners.py")
+
+
 def _control(sampler: Sampler) -> None:
     for line in sys.stdin:
         word, _, rest = line.strip().partition(" ")
         if word == "start":
-            sampler.start_counting()
+            sampler.start()
         elif word == "stop":
-            sampler.stop_counting()
+            sampler.stop()
             sampler.write(Path(rest))
 
 
@@ -100,8 +110,8 @@ def main() -> None:
     """Run ``moorage`` with this process's arguments, sampled on demand."""
     from moorage.cli import main as serve
 
-    sampler = Sampler(threading.main_thread().ident or 0)
-    sampler.start()
+    sampler = Sampler()
+    sampler.install()
     threading.Thread(target=_control, args=(sampler,), name="bench-control", daemon=True).start()
     sys.exit(serve())
 

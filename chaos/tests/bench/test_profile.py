@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import sys
-import threading
 from pathlib import Path
 
 import orjson
@@ -26,7 +27,7 @@ def only(of: dict[str, float], end: str) -> float:
 
 
 def test_time_is_booked_once_on_each_function_of_a_stack(tmp_path: Path) -> None:
-    sampler = Sampler(threading.get_ident())
+    sampler = Sampler()
     inner(sampler, 0.25)
     inner(sampler, 0.5)
     sampler.write(tmp_path / "p.json")
@@ -40,12 +41,41 @@ def test_time_is_booked_once_on_each_function_of_a_stack(tmp_path: Path) -> None
 
 
 def test_a_new_start_forgets(tmp_path: Path) -> None:
-    sampler = Sampler(threading.get_ident())
+    sampler = Sampler()
     inner(sampler, 0.25)
-    sampler.start_counting()
-    sampler.stop_counting()
+    before = signal.signal(signal.SIGPROF, signal.SIG_IGN)
+    try:
+        sampler.start()
+        sampler.stop()
+    finally:
+        signal.signal(signal.SIGPROF, before)
     sampler.write(tmp_path / "p.json")
     assert orjson.loads((tmp_path / "p.json").read_bytes()) == {"total": 0.0, "self": {}, "under": {}}
+
+
+def busy(sampler: Sampler) -> None:
+    while sampler.total < 0.02:
+        sum(range(1000))
+
+
+def test_work_inside_a_loop_is_booked_on_its_function() -> None:
+    sampler = Sampler()
+    before = signal.getsignal(signal.SIGPROF)
+    sampler.install()
+
+    async def work() -> None:
+        busy(sampler)
+
+    try:
+        sampler.start()
+        with asyncio.Runner() as runner:
+            runner.run(work())
+        sampler.stop()
+    finally:
+        signal.signal(signal.SIGPROF, before)
+    assert max(sampler.own, key=sampler.own.__getitem__).endswith(" busy")
+    assert only(sampler.under, ".work") > 0
+    assert not any("runners.py" in name for name in sampler.under)
 
 
 def test_profiles_of_replicas_add_up_and_are_ordered() -> None:
