@@ -197,16 +197,20 @@ class PollingSocket(Socket):
             packet = await asyncio.wait_for(self.queue.get(), engine.ping_interval + engine.ping_timeout + 1)
         except TimeoutError:
             raise exceptions.QueueEmpty from None
+        if packet is None:
+            self._forget()
+            return [EngineIOPacket(CLOSE)]
         packets = []
-        while packet is not None:
+        while True:
             packets.append(packet)
             self._queued -= len(packet.data or "")
             if len(packets) == MAX_POLL_PACKETS or self.queue.empty():
-                break
+                return packets
             packet = self.queue.get_nowait()
-        if packet is None:
-            self._forget()
-        return packets
+            if packet is None:
+                # CLOSE gets a poll of its own: Node's client forgets a DISCONNECT that comes just before it.
+                self.queue.put_nowait(None)
+                return packets
 
     def drain(self) -> list[EngineIOPacket]:
         """Take what is queued, for the WebSocket that replaces this socket."""
@@ -245,10 +249,8 @@ class PollingSocket(Socket):
     def _end_transport(self, abort: bool, reason: str) -> None:
         if abort:
             self.drain()
-        else:
-            self.queue.put_nowait(EngineIOPacket(CLOSE))
         self.queue.put_nowait(None)
-        # What is queued (the Socket.IO DISCONNECT) can be fetched by one more poll.
+        # What is queued (the Socket.IO DISCONNECT) can still be fetched.
         self._timer = self._loop.call_later(self.engine.ping_interval, self._forget)
 
     def _forget(self) -> None:

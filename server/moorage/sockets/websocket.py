@@ -22,6 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from moorage.cluster.packets import BINARY, TEXT, Encoded, frame
 from moorage.sockets.engine import (
     BEHIND_BYTES,
+    CLIENT_DISCONNECT,
     SHUTTING_DOWN,
     TRANSPORT_CLOSE,
     Engine,
@@ -50,7 +51,7 @@ class Owner(Protocol):
     def take_binary(self, data: bytes) -> None: ...
     def bad_frame(self, why: str) -> None: ...
     def transport_full(self) -> None: ...
-    def transport_gone(self) -> None: ...
+    def transport_gone(self, deliberate: bool = False) -> None: ...
     def shutdown(self) -> None: ...
 
 
@@ -162,7 +163,9 @@ class Connection(WSListener):  # type: ignore[misc]
             self._cut_timer = asyncio.get_running_loop().call_later(CLOSE_WAIT_S, self.raw.abort)
         owner, self.owner = self.owner, None
         if owner is not None:
-            owner.transport_gone()
+            # Python's Socket.IO clients leave with a close frame 1000 and nothing before it; a browser's cut
+            # transport closes without a code, and one that breaks closes with nothing at all.
+            owner.transport_gone(deliberate=frame.get_close_code() == WSCloseCode.OK)
 
 
 class FreshConnection(Connection):
@@ -214,7 +217,7 @@ class UpgradingConnection(Connection):
     def transport_full(self) -> None:
         self.raw.abort()
 
-    def transport_gone(self) -> None:
+    def transport_gone(self, deliberate: bool = False) -> None:
         self._timer.cancel()
         self._polling.upgrading = False
 
@@ -267,8 +270,8 @@ class DirectSocket(Socket):
         self._loop.call_soon(self.engine.sink.overflow, self.peer)
         self._connection.raw.abort()
 
-    def transport_gone(self) -> None:
-        self.close_now(TRANSPORT_CLOSE, abort=True)
+    def transport_gone(self, deliberate: bool = False) -> None:
+        self.close_now(CLIENT_DISCONNECT if deliberate else TRANSPORT_CLOSE, abort=True)
 
     def shutdown(self) -> None:
         self.close_now(SHUTTING_DOWN)

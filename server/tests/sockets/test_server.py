@@ -236,6 +236,14 @@ async def test_close_socket_of_a_polling_client_is_delivered() -> None:
         client.on("disconnect", ended.set)
         server.sio.close_socket(client.get_sid())
         await asyncio.wait_for(ended.wait(), WAIT_S)
+    async with running() as server, httpx.AsyncClient(base_url=server.url) as http:
+        url = "/v1/updates/?EIO=4&transport=polling"
+        url += "&sid=" + json.loads((await http.get(url)).text[1:])["sid"]
+        await http.post(url, content="40")
+        assert (await http.get(url)).text.startswith("40")
+        server.sio.close_socket(next(iter(server.manager._namespaces["/"].connected)))
+        answers = [(await http.get(url)).text for _ in range(2)]
+        assert answers == ["41", "1"], "not in one answer, or Node's client takes it for a lost transport"
 
 
 @pytest.mark.parametrize(

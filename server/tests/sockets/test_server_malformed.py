@@ -194,9 +194,10 @@ def test_no_sequence_of_messages_raises_or_leaks(sequence: list[str | bytes]) ->
         socket.close_now("transport close", abort=True)
         while sio._tasks:
             await asyncio.sleep(0)
-        await socket.poll()
+        while sio.eio.sockets:
+            await socket.poll()
         assert peer.partial is None
-        assert not (sio.eio.sockets or sio.environ or sio.manager.get_namespaces() or sio.manager.callbacks)
+        assert not (sio.eio.ended or sio.environ or sio.manager.get_namespaces() or sio.manager.callbacks)
         assert errors == []
 
     asyncio.run(run())
