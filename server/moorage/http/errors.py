@@ -11,7 +11,9 @@ import orjson
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from moorage.bugs import log_bug
 from moorage.errors import BackplaneError, BackplaneUnknown, HttpError, Unavailable
 
 log = logging.getLogger(__name__)
@@ -80,15 +82,36 @@ def _from_starlette(request: Request, error: Exception) -> Response:
     return error_answer(error.status_code, phrase, headers=error.headers)
 
 
-def _from_bug(request: Request, error: Exception) -> Response:
-    log.error("%s %s failed: %s", request.method, request.scope["route"].path, type(error).__name__)
-    return error_answer(500, "Internal error")
-
-
 def install(app: FastAPI) -> None:
     """Make every error of ``app`` an answer in that shape."""
     app.add_exception_handler(HttpError, _from_http_error)
     app.add_exception_handler(BackplaneError, _from_backplane)
     app.add_exception_handler(RequestValidationError, _from_validation)
     app.add_exception_handler(HTTPException, _from_starlette)
-    app.add_exception_handler(Exception, _from_bug)
+    app.add_middleware(_Bugs)
+
+
+class _Bugs:
+    """ASGI middleware: an unexpected exception is an answer and a line in the log, here and not further out,
+    where its text would be printed."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        started = False
+
+        async def noted(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        except Exception as error:
+            route = getattr(scope.get("route"), "path", "unknown route")
+            log_bug(log, f"{scope['method']} {route}", error)
+            if not started:
+                await error_answer(500, "Internal error")(scope, receive, send)

@@ -17,7 +17,8 @@ from moorage.sockets.recipients import USER_SCOPED
 from moorage.sockets.updates import Updates
 from moorage.storage.state import State
 
-ASK_KIND = "machine"
+ASK_KIND = "activity"
+"""Payloads: ``["machine", account, machine id]``, answered with a bool, and ``["audience", [account, …]]``."""
 
 ACCOUNTS_MAX = 20_000
 """Accounts whose last told state is remembered; forgetting one costs one ephemeral too many."""
@@ -28,6 +29,12 @@ IDS_MAX = 1_000
 ASK_TRIES, ASK_TIMEOUT_S = 3, 1.0
 """A machine that left here may be on a replica that does not answer just now; after these it counts as
 gone."""
+
+TELL_TIMEOUT_S = 0.2
+"""How long the next news of an audience waits for answers to the last; they say nothing, but pace us."""
+
+AUDIENCE_BATCH = 500
+"""Accounts in one message to the peers."""
 
 Kind = Literal["session", "machine"]
 
@@ -53,6 +60,8 @@ class Activity:
         self._ask = ask
         self._told: OrderedDict[str, dict[tuple[Kind, str], tuple[bool, bool]]] = OrderedDict()
         self._stored: OrderedDict[tuple[str, str], bool] = OrderedDict()
+        self._audience: dict[str, None] = {}
+        self._telling = False
 
     def session_alive(self, account: str, session_id: str, at: int, thinking: bool) -> None:
         """``at`` is epoch ms, by the sender's clock; a time in the future counts as now."""
@@ -69,23 +78,44 @@ class Activity:
         if client.machine_id is not None:
             self._machine(client.account, client.machine_id, True, _now())
         elif client.scope == "user-scoped":
-            self.audience_changed(client.account)
+            self._audience_changed(client.account)
+            self._audience[client.account] = None
+            if not self._telling:
+                self._telling = self._background.spawn(self._tell_audience())
 
     def disconnected(self, client: Client) -> None:
         """A machine whose last socket, on any replica, is gone is no longer alive."""
         if client.machine_id is not None and not self._clients.machine(client.account, client.machine_id):
             self._background.spawn(self._machine_left(client.account, client.machine_id, _now()))
 
-    def audience_changed(self, account: str) -> None:
+    def answer(self, payload: object) -> bool:
+        """What this replica says to a peer: is that machine connected here? Or it takes note of an audience."""
+        match payload:
+            case ["machine", str(account), str(machine_id)]:
+                return bool(self._clients.machine(account, machine_id))
+            case ["audience", list(accounts)]:
+                for account in accounts:
+                    if isinstance(account, str):
+                        self._audience_changed(account)
+        return False
+
+    def _audience_changed(self, account: str) -> None:
         """Somebody new listens: the next sign of life is told again, though nothing changed."""
         self._told.pop(account, None)
 
-    def answer(self, payload: object) -> bool:
-        """What this replica says to a peer that asks for ``[account, machine id]``: is it connected here?"""
-        match payload:
-            case [str(account), str(machine_id)]:
-                return bool(self._clients.machine(account, machine_id))
-        return False
+    async def _tell_audience(self) -> None:
+        try:
+            while self._audience:
+                batch = list(self._audience)[:AUDIENCE_BATCH]
+                for account in batch:
+                    del self._audience[account]
+                try:
+                    async with asyncio.timeout(TELL_TIMEOUT_S * 2):
+                        await self._ask(ASK_KIND, ["audience", batch], TELL_TIMEOUT_S)
+                except (TimeoutError, BackplaneError):
+                    pass  # a peer that missed it tells at the next change
+        finally:
+            self._telling = False
 
     def _session(self, account: str, session_id: str, active: bool, at: int, thinking: bool) -> None:
         at = min(at, _now())
@@ -142,7 +172,9 @@ class Activity:
         for _ in range(ASK_TRIES):
             try:
                 async with asyncio.timeout(ASK_TIMEOUT_S * 1.5):
-                    answers, complete = await self._ask(ASK_KIND, [account, machine_id], ASK_TIMEOUT_S)
+                    answers, complete = await self._ask(
+                        ASK_KIND, ["machine", account, machine_id], ASK_TIMEOUT_S
+                    )
             except (TimeoutError, BackplaneError):
                 answers, complete = [], False
             if any(answer is True for answer in answers) or self._clients.machine(account, machine_id):

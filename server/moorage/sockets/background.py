@@ -7,6 +7,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
+from moorage.bugs import log_bug
 from moorage.errors import BackplaneError
 
 log = logging.getLogger(__name__)
@@ -14,15 +15,6 @@ log = logging.getLogger(__name__)
 TASKS_MAX = 10_000
 """Tasks at once in a replica. Each waits for Redis at most a few seconds, so this is a rate of some
 thousands a second; what is beyond it is refused, not queued."""
-
-
-def log_bug(what: str, error: BaseException) -> None:
-    """One line with the place, but without the error's text, which may hold what a client sent."""
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    place = f"{last.tb_frame.f_code.co_qualname}:{last.tb_lineno}" if last else "?"
-    log.error("%s failed: %s in %s", what, type(error).__name__, place)
 
 
 class Background:
@@ -51,7 +43,7 @@ class Background:
         if isinstance(error, BackplaneError):
             log.warning("background work not done: %s", type(error).__name__)
         elif error is not None:
-            log_bug("background work", error)
+            log_bug(log, "background work", error)
 
     async def close(self, timeout_s: float = 2.0) -> None:
         """Wait for what runs, at most ``timeout_s``, then cancel the rest."""

@@ -6,6 +6,7 @@ where an answer was asked for, else ignored; it never becomes an exception.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import deque
 from collections.abc import Callable
@@ -13,14 +14,17 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from moorage.bugs import log_bug
 from moorage.errors import BackplaneError
 from moorage.sockets.activity import Activity
-from moorage.sockets.background import Background, log_bug
+from moorage.sockets.background import Background
 from moorage.sockets.clients import Clients
 from moorage.sockets.handshake import is_id
 from moorage.sockets.recipients import SESSION
 from moorage.sockets.updates import Updates
 from moorage.storage.state import State, plain
+
+log = logging.getLogger(__name__)
 
 Reply = Callable[..., None]
 Handler = Callable[[str, list[Any], Reply | None], None]
@@ -137,7 +141,7 @@ class Events:
                 except BackplaneError:
                     _refuse(message.reply, "Backplane unavailable")
                 except Exception as error:  # the messages behind it must not go with it
-                    log_bug("storing a message", error)
+                    log_bug(log, "storing a message", error)
                     _refuse(message.reply, "Internal error")
                 queue.items.popleft()
                 queue.size -= len(message.content)

@@ -36,7 +36,7 @@ class World:
 
     def client(self, account: str | None = "acc") -> httpx.AsyncClient:
         headers = {"Authorization": f"Bearer {self.tokens.issue(account)}"} if account else {}
-        transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+        transport = httpx.ASGITransport(self.app)
         return httpx.AsyncClient(transport=transport, base_url="http://moorage", headers=headers)
 
 

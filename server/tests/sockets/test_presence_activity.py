@@ -139,7 +139,7 @@ async def test_connecting_and_leaving_are_signs_of_life(world: World) -> None:
     world.disconnect(client)
     await world.idle()
     assert world.told() == [is_active(True), is_active(False)]
-    assert world.asked == [("machine", ["u", "m"])]
+    assert world.asked == [("activity", ["machine", "u", "m"])]
 
 
 async def test_no_flap_while_a_newer_socket_lives_here(world: World) -> None:
@@ -182,9 +182,47 @@ async def test_a_peer_that_never_answers_does_not_keep_a_machine_alive(
 
 async def test_a_peers_question_about_a_machine(world: World) -> None:
     machine(world)
-    assert world.activity.answer(["u", "m"]) is True
-    for question in (["u", "x"], ["x", "m"], ["u"], None, "u", {"u": "m"}, [5, "m"], [["u"], "m"]):
+    assert world.activity.answer(["machine", "u", "m"]) is True
+    for rest in (["u", "x"], ["x", "m"], ["u"], [], [5, "m"], [["u"], "m"]):
+        assert world.activity.answer(["machine", *rest]) is False
+    for question in (
+        None,
+        "machine",
+        {"machine": "u"},
+        [],
+        ["audience"],
+        ["audience", "u"],
+        ["audience", [None, ["u"]]],
+    ):
         assert world.activity.answer(question) is False
+
+
+async def test_peers_learn_of_a_new_user_interface_and_tell_it(world: World) -> None:
+    daemon = world.connect("u", "session-scoped", session_id="s")
+    alive(world, daemon)
+    world.activity.answer(["audience", ["other"]])
+    alive(world, daemon)
+    assert len(world.told()) == 1
+    world.activity.answer(["audience", ["other", "u"]])
+    alive(world, daemon)
+    alive(world, daemon)
+    assert len(world.told()) == 2
+
+
+async def test_many_new_user_interfaces_are_few_messages(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AUDIENCE_BATCH", 40)
+    for n in range(100):
+        world.connect(f"u{n % 50}")
+        world.connect("u", "session-scoped", session_id="s")
+    await world.idle()
+    batches = [payload[1] for kind, payload in world.asked if payload[0] == "audience"]
+    assert [len(batch) for batch in batches] == [40, 10]
+    assert {account for batch in batches for account in batch} == {f"u{n}" for n in range(50)}
+    world.connect("late")
+    await world.idle()
+    assert world.asked[-1] == ("activity", ["audience", ["late"]])
 
 
 async def test_what_is_remembered_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
