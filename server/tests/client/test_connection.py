@@ -72,8 +72,7 @@ async def test_any_other_refusal_may_pass(cluster: Cluster, front: Front) -> Non
     cluster.refuse = "come back later"
     connection = Connection(front.url, "good")
     await connection.start()
-    await until(lambda: len(cluster.auths) == 2)
-    assert "come back later" in str(connection.cause)
+    await until(lambda: len(cluster.auths) >= 2 and "come back later" in str(connection.cause))
     cluster.refuse = None
     await connection.connected()
     await connection.stop()
@@ -140,8 +139,7 @@ async def test_a_handshake_without_an_answer_is_given_up(front: Front) -> None:
     front.frozen = True
     connection = Connection(front.url, "good", open_timeout=0.1)
     await connection.start()
-    await until(lambda: front.accepted >= 2)
-    assert "no answer within" in str(connection.cause)
+    await until(lambda: "no answer within" in str(connection.cause))
     front.frozen = False
     await connection.connected()
     await connection.stop()
@@ -169,7 +167,7 @@ async def test_a_server_that_speaks_something_else_is_unreachable(reply: bytes) 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     connection = Connection(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "good")
     await connection.start()
-    await until(lambda: attempts >= 2)
+    await until(lambda: attempts >= 2 and connection.cause is not None)
     assert isinstance(connection.cause, Unreachable)
     await connection.stop()
     server.close()
