@@ -16,6 +16,7 @@ from typing import Any
 from rich.console import Console
 
 from moorage_chaos.display import Display, summary, table
+from moorage_chaos.display import console as make_console
 from moorage_chaos.drivers.kinds import KINDS
 from moorage_chaos.drivers.local import ENTRY
 from moorage_chaos.faults.journal import recover
@@ -137,7 +138,7 @@ def check_names(names: Iterable[str], known: Iterable[str], what: str) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     arguments = parser().parse_args(argv)
-    console = Console()
+    console = make_console()
     try:
         if arguments.files and arguments.command != "judge":
             raise UsageError(f"{arguments.command} takes no files")
@@ -239,7 +240,7 @@ def _run(arguments: argparse.Namespace, rows: list[type[Scenario]], console: Con
 
 def _conclude(results: Sequence[RowResult], console: Console) -> int:
     console.print(table(results))
-    console.print(summary(results), highlight=False)
+    console.print(summary(results), highlight=False, soft_wrap=True)
     return EXIT_CODES[overall(results)]
 
 

@@ -16,6 +16,14 @@ from moorage_chaos.verdict import RowResult
 
 STYLES = {"passed": "green", "failed": "bold red", "unknown": "yellow"}
 REFRESH_PER_S = 4
+PLAIN_WIDTH = 140
+"""Columns where the output is no terminal (a CI log): nothing in the table needs to wrap."""
+
+
+def console() -> Console:
+    """For standard output."""
+    made = Console()
+    return made if made.is_terminal else Console(width=PLAIN_WIDTH)
 
 
 @dataclass
@@ -95,11 +103,12 @@ class Display:
 def table(results: Sequence[RowResult]) -> Table:
     """Every promise with its number."""
     made = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("row", "promise", "bar"):
-        made.add_column(name, overflow="fold")
-    made.add_column("measured", justify="right", overflow="fold")
-    made.add_column("unit")
-    made.add_column("verdict")
+    made.add_column("row", no_wrap=True)
+    made.add_column("promise", overflow="fold")
+    made.add_column("bar", overflow="fold")
+    made.add_column("measured", justify="right", no_wrap=True)
+    made.add_column("unit", overflow="fold")
+    made.add_column("verdict", no_wrap=True)
     for result in results:
         first = result.row
         for promise in result.promises:
