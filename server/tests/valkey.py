@@ -15,6 +15,7 @@ Every wait has a bound; ``stop`` ends only this process, by its pid, also while 
 
 from __future__ import annotations
 
+import random
 import shutil
 import signal
 import socket
@@ -59,12 +60,12 @@ class Valkey:
             try:
                 self.client.ping()
                 return
+            except redis.AuthenticationError:
+                return  # it answers, which is all that was asked
             except (redis.ConnectionError, redis.TimeoutError):
                 assert self.process.poll() is None, "valkey-server ended at its start"
                 assert time.monotonic() < deadline, "valkey-server does not answer"
                 time.sleep(0.005)
-            except redis.AuthenticationError:
-                return  # it answers, which is all that was asked
 
     def kill(self) -> None:
         """SIGKILL, also while frozen."""
@@ -110,7 +111,17 @@ class Valkey:
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port of 127.0.0.1 that nobody listens on.
+
+    Below the range that the kernel takes for outgoing connections: a client that tries to reconnect to a port of
+    that range may be given the very same port as its own, connect to itself and keep the server from coming back.
+    """
+    for _ in range(100):
+        port = random.randint(10_000, 30_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no free port")

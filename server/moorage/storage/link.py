@@ -334,8 +334,8 @@ class Link:
                 replied += 1
                 if isinstance(reply, BackplaneReply):
                     if str(reply).startswith(REFUSALS):
-                        refused = str(reply)
-                        _end(future, BackplaneUnavailable(refused))
+                        refused = refused or str(reply)
+                        _end(future, BackplaneUnavailable(str(reply)))
                     else:
                         _end(future, reply)
                 elif not future.done():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import socketio
@@ -24,12 +25,11 @@ class FakeSocket:
         self.asked: list[int] = []
 
     def push(self, packet: Encoded) -> None:
-        text = packet.text.decode()
-        head, _, _ = text.partition("[")
-        ack = head.rpartition(",")[2].rpartition("-")[2].lstrip("25") if head[0] in "25" else ""
-        if ack:
-            self.asked.append(int(ack))
-        self.got.append(json.loads(text[len(head) :]) + list(packet.attachments))
+        found = re.match(r"[25](?:\d+-)?(?:/[^,]*,)?(\d*)(\[.*)", packet.text.decode())
+        assert found is not None
+        if found[1]:
+            self.asked.append(int(found[1]))
+        self.got.append(json.loads(found[2]) + list(packet.attachments))
 
     async def ack(self, *args: Any) -> None:
         await self.node.manager.trigger_callback(self.sid, self.asked.pop(0), list(args))
