@@ -247,12 +247,23 @@ async def test_close_socket_of_a_polling_client_is_delivered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("last", "reason"), [("41", "client disconnect"), ("1", "client disconnect"), (None, "transport close")]
+    ("last", "reason"),
+    [
+        ("41", "client disconnect"),
+        ("1", "client disconnect"),
+        (1000, "client disconnect"),
+        (1001, "transport close"),
+        (None, "transport close"),
+    ],
 )
-async def test_reasons(last: str | None, reason: str) -> None:
+async def test_reasons(last: str | int | None, reason: str) -> None:
     async with running() as server:
         async with server.raw() as ws:
-            if last is not None:
+            if last is None:
+                ws.transport.abort()
+            elif isinstance(last, int):
+                await ws.close(last)
+            else:
                 await ws.send(last)
         await until(lambda: [why for _, why in server.closed] == [reason])
     async with running() as server:
@@ -279,7 +290,7 @@ async def test_a_client_that_leaves_while_its_connect_handler_runs() -> None:
             await asyncio.wait_for(entered.wait(), WAIT_S)
         await until(lambda: not server.sio.eio.sockets)
         agreed.set()
-        await until(lambda: gone == ["transport close"])
+        await until(lambda: gone == ["client disconnect"])
         assert len(server.closed) == 1
         await until(server.nothing_left)
 
