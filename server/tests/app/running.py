@@ -1,4 +1,4 @@
-"""Whole replicas in this process: the application as ``moorage serve`` composes it, on real ports, over a real Redis."""
+"""Whole replicas in this process, composed as by ``moorage serve``, on real ports, over a real Redis."""
 
 from __future__ import annotations
 
