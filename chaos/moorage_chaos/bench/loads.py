@@ -19,12 +19,16 @@ BODY_BYTES = 80
 """[bytes] Of a broadcast's ``body.data``."""
 
 
+LOOK_S = 0.005
+"""[s] Between two looks of a wait; seldom enough to cost nothing."""
+
+
 async def _until(settled: Callable[[], bool]) -> None:
-    """Wait until ``settled()``, at most ``SETTLE_S``; looked at every 10 ms, outside what is measured."""
-    for _ in range(int(SETTLE_S / 0.01)):
+    """Wait until ``settled()``, at most ``SETTLE_S``."""
+    for _ in range(int(SETTLE_S / LOOK_S)):
         if settled():
             return
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(LOOK_S)
 
 
 class Pair:
@@ -200,12 +204,15 @@ class Fan:
         return rate
 
     async def pace(self, seconds: float, per_second: float) -> int:
-        """Post at a steady rate for ``seconds``; returns the deliveries, all of them awaited."""
+        """Post ``seconds * per_second`` broadcasts at a steady rate, later ones later when the server cannot keep up.
+
+        Returns the deliveries, all of them awaited.
+        """
         before = self.delivered
         began = time.perf_counter()
         for number in range(max(1, round(seconds * per_second))):
             await asyncio.sleep(max(0.0, began + number / per_second - time.perf_counter()))
-            self.post()
+            await _until(lambda: self.post() or bool(self.failure))
         await self.settle()
         return self.delivered - before
 
