@@ -281,10 +281,11 @@ async def test_odd_servers_end_nothing(
 ) -> None:
     server = await asyncio.get_running_loop().create_server(lambda: Scripted(greeting, then), "127.0.0.1", 0)
     url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    link = await start_link(url, up=bool(then))
+    downs: list[str] = []
+    link = await start_link(url, up=bool(then), on_down=lambda: downs.append("down"))
     if then:
         future = link.command("PING")
-        await until(lambda: not link.up)
+        await until(lambda: downs)
         assert future.done()
     assert link._task is not None
     assert not link._task.done()
