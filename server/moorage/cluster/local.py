@@ -79,6 +79,11 @@ class LocalManager(AsyncManager):  # type: ignore[misc]
         ns = self._namespaces.get(namespace)
         return self._room(ns, room).keys() if ns else ()
 
+    def transport_of(self, sid: str, namespace: str = "/") -> str | None:
+        """Transport (eio_sid) of a socket that can be sent to; None once it is about to go."""
+        ns = self._namespaces.get(namespace)
+        return ns.eio.get(sid) if ns is not None and sid not in ns.leaving else None
+
     def emit_local(
         self,
         event: str,

@@ -70,11 +70,11 @@ class SocketServer(Incoming):
     ) -> int:
         """Write an event to one socket of the default namespace, now.
 
-        Returns 0 if there is no such socket here, else the ack id (1 without ``on_ack``). ``on_ack`` gets the
+        Returns 0 if there is no such socket here, or it is about to go (``on_closed`` was told), else the ack id (1 without ``on_ack``). ``on_ack`` gets the
         ack's arguments; an ack that never comes is dropped with the socket or by :meth:`forget_ack`.
         Raises :class:`ValueError` or :class:`TypeError` for arguments that JSON cannot hold.
         """
-        eio_sid = self.manager.eio_sid_from_sid(sid, "/")
+        eio_sid = self.manager.transport_of(sid)
         if eio_sid is None or eio_sid not in self.eio.sockets:
             return 0
         if on_ack is None:

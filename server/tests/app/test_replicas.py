@@ -189,3 +189,27 @@ async def test_nothing_secret_reaches_redis_logs_or_metrics(
     keys = {key.decode() for key in valkey.client.keys("*")}
     assert not [key for key in keys if "rpc" in key]
     assert all(valkey.client.ttl(key) == -1 for key in keys)
+
+
+async def test_a_request_for_a_socket_that_is_leaving_waits_for_the_next(pair: Pair) -> None:
+    """Between a socket's goodbye and its rooms being left (a disconnect handler may take its time)."""
+    a, b = pair
+    leaving = asyncio.Event()
+    go = asyncio.Event()
+
+    async def slow_disconnect(sid: str, reason: str) -> None:
+        leaving.set()
+        await go.wait()
+        a.replica.door.disconnect(sid, reason)
+
+    a.replica.server.on("disconnect", slow_disconnect)
+    async with Client(b) as caller:
+        async with Client(a) as old:
+            await old.register("m")
+        await asyncio.wait_for(leaving.wait(), 5)
+        call = asyncio.create_task(caller.ack("rpc-call", {"method": "m", "params": 1}))
+        await until(lambda: caller.of("rpc-waiting"))
+        go.set()
+        async with Client(b) as new:
+            await new.register("m")
+            assert (await asyncio.wait_for(call, 10))["result"] == {"echo": 1, "by": new.sid}
