@@ -266,6 +266,7 @@ class Keeper:
         if socket is self._socket and self.state == "connected":
             self.cause = Unreachable(reason)
             self._set_state("disconnected")
+        self._changed.fire()
         self._wake.set()
 
     def _set_state(self, state: State) -> None:

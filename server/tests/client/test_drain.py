@@ -193,14 +193,16 @@ async def test_broadcasts_during_a_handover_come_once(cluster: Cluster, front: F
             await cluster.replicas[name].send("update", {"id": "u1"})
             await cluster.replicas[name].send("ephemeral", {"type": "e1"})
         await cluster.replicas["a"].send("update", {"id": "u2"})
-        await until(lambda: "u2" in got and "e1" in got)
+        await cluster.replicas["b"].send("update", {"id": "u3"})
+        await until(lambda: "u2" in got and "u3" in got)
         gate_call.cancel()
-    assert sorted(got) == ["e1", "u1", "u2"]
+    assert sorted(got) == ["e1", "u1", "u2", "u3"]
 
 
 async def test_a_new_connection_that_dies_leaves_the_old_one_registered(
-    cluster: Cluster, front: Front, daemon: Daemon, gate: Gate
+    cluster: Cluster, front: Front, daemon: Daemon, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("moorage.client.keeper.PREPARE_S", 60)  # its death must be noticed, not waited out
     gate.open.set()
     replica = cluster.replicas["b"]
     replica.scripted = "die after registering"
