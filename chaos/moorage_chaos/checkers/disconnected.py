@@ -12,6 +12,11 @@ from moorage_chaos.verdict import Promise
 TOLD_WITHIN_NS = 2_000_000_000
 """A loss may be told this long after it: detection of a hang takes up to 1.5 s (MATRIX, freeze-replica)."""
 
+SEEN_WITHIN_NS = 1_000_000_000
+"""A client may see the end of its own connection this much later than its server did (the way back was cut
+too).
+"""
+
 LETHAL = ("kill", "terminate", "pause", "roll", "link-")
 """Beginnings of the kinds of fault that may take a target away."""
 
@@ -57,7 +62,9 @@ def honest_disconnects(**match: Any) -> Checker:
 
 
 def _losses(history: History) -> list[Loss]:
-    found: list[Loss] = [(n.t, n.t, "client", str(n.value.get("client"))) for n in history.notes("down")]
+    found: list[Loss] = [
+        (n.t - SEEN_WITHIN_NS, n.t, "client", str(n.value.get("client"))) for n in history.notes("down")
+    ]
     found += [
         (n.t, n.t, "replica", str(n.value[key]))
         for n in history.notes("death")

@@ -245,5 +245,5 @@ async def _raw(clients: Clients, account: Account, place: Replica) -> raw.RawSoc
 
 
 def _note_replicas(ctx: Context, when: str) -> None:
-    ids = [replica.id for replica in ctx.driver.replicas if replica.state == "ready"]
+    ids = [replica.id for replica in ctx.driver.replicas if replica.state != "dead"]
     ctx.history.note("replicas", when=when, ids=ids)
