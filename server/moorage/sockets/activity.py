@@ -60,23 +60,27 @@ class Activity:
         self._ask = ask
         self._told: OrderedDict[str, dict[tuple[Kind, str], tuple[bool, bool]]] = OrderedDict()
         self._stored: OrderedDict[tuple[str, str], bool] = OrderedDict()
+        self._reported: dict[str, dict[tuple[Kind, str], None]] = {}
         self._audience: dict[str, None] = {}
         self._telling = False
 
-    def session_alive(self, account: str, session_id: str, at: int, thinking: bool) -> None:
+    def session_alive(self, client: Client, session_id: str, at: int, thinking: bool) -> None:
         """``at`` is epoch ms, by the sender's clock; a time in the future counts as now."""
-        self._session(account, session_id, True, at, thinking)
+        self._session(client, session_id, True, at, thinking)
 
-    def session_end(self, account: str, session_id: str, at: int) -> None:
-        self._session(account, session_id, False, at, False)
+    def session_end(self, client: Client, session_id: str, at: int) -> None:
+        self._session(client, session_id, False, at, False)
 
-    def machine_alive(self, account: str, machine_id: str, at: int) -> None:
-        self._machine(account, machine_id, True, at)
+    def machine_alive(self, client: Client, machine_id: str, at: int) -> None:
+        if machine_id != client.machine_id:  # its own is looked after when it leaves
+            self._note(client, "machine", machine_id)
+        if self._is_news(client.account, "machine", machine_id, True, False):
+            self._tell_machine(client.account, machine_id, True, at)
 
     def connected(self, client: Client) -> None:
         """A machine is alive by connecting; a new user interface has yet to be told everything."""
         if client.machine_id is not None:
-            self._machine(client.account, client.machine_id, True, _now())
+            self.machine_alive(client, client.machine_id, _now())
         elif client.scope == "user-scoped":
             self._audience_changed(client.account)
             self._audience[client.account] = None
@@ -84,7 +88,13 @@ class Activity:
                 self._telling = self._background.spawn(self._tell_audience())
 
     def disconnected(self, client: Client) -> None:
-        """A machine whose last socket, on any replica, is gone is no longer alive."""
+        """What this socket reported is forgotten: its next words may come to another replica, and when they come
+        here again they are news. A machine whose last socket, on any replica, is gone is no longer alive."""
+        told = self._told.get(client.account, {})
+        for kind, key in self._reported.pop(client.sid, {}):
+            told.pop((kind, key), None)
+            if kind == "session":
+                self._stored.pop((client.account, key), None)
         if client.machine_id is not None and not self._clients.machine(client.account, client.machine_id):
             self._background.spawn(self._machine_left(client.account, client.machine_id, _now()))
 
@@ -117,8 +127,9 @@ class Activity:
         finally:
             self._telling = False
 
-    def _session(self, account: str, session_id: str, active: bool, at: int, thinking: bool) -> None:
-        at = min(at, _now())
+    def _session(self, client: Client, session_id: str, active: bool, at: int, thinking: bool) -> None:
+        account, at = client.account, min(at, _now())
+        self._note(client, "session", session_id)
         if self._is_news(account, "session", session_id, active, thinking):
             body = {
                 "type": "activity",
@@ -132,11 +143,15 @@ class Activity:
             self._remember_stored(account, session_id, active)
             self._background.spawn(self._store(account, session_id, active, at))
 
-    def _machine(self, account: str, machine_id: str, active: bool, at: int) -> None:
-        if self._is_news(account, "machine", machine_id, active, False):
-            at = min(at, _now())
-            body = {"type": "machine-activity", "id": machine_id, "active": active, "activeAt": at}
-            self._updates.ephemeral(account, USER_SCOPED, None, body)
+    def _tell_machine(self, account: str, machine_id: str, active: bool, at: int) -> None:
+        body = {"type": "machine-activity", "id": machine_id, "active": active, "activeAt": min(at, _now())}
+        self._updates.ephemeral(account, USER_SCOPED, None, body)
+
+    def _note(self, client: Client, kind: Kind, key: str) -> None:
+        reported = self._reported.setdefault(client.sid, {})
+        reported[kind, key] = None
+        if len(reported) > IDS_MAX:
+            del reported[next(iter(reported))]
 
     def _is_news(self, account: str, kind: Kind, key: str, active: bool, thinking: bool) -> bool:
         """Whether this differs from what was told last, and somebody listens; if so it counts as told."""
@@ -169,6 +184,14 @@ class Activity:
             self._stored.pop((account, session_id), None)
 
     async def _machine_left(self, account: str, machine_id: str, at: int) -> None:
+        elsewhere = await self._is_elsewhere(account, machine_id)
+        if self._clients.machine(account, machine_id):
+            return  # back here before the others had answered
+        self._told.get(account, {}).pop(("machine", machine_id), None)
+        if not elsewhere and self._listens(account):
+            self._tell_machine(account, machine_id, False, at)
+
+    async def _is_elsewhere(self, account: str, machine_id: str) -> bool:
         for _ in range(ASK_TRIES):
             try:
                 async with asyncio.timeout(ASK_TIMEOUT_S * 1.5):
@@ -177,13 +200,11 @@ class Activity:
                     )
             except (TimeoutError, BackplaneError):
                 answers, complete = [], False
-            if any(answer is True for answer in answers) or self._clients.machine(account, machine_id):
-                return
-            if complete:
-                break
+            found = any(answer is True for answer in answers)
+            if found or complete or self._clients.machine(account, machine_id):
+                return found
             await asyncio.sleep(ASK_TIMEOUT_S)
-        if not self._clients.machine(account, machine_id):
-            self._machine(account, machine_id, False, at)
+        return False
 
 
 def _now() -> int:

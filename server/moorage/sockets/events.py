@@ -95,19 +95,19 @@ class Events:
         payload = _payload(args)
         client, session_id, at = self._clients.get(sid), payload.get("sid"), _time(payload.get("time"))
         if client is not None and at is not None and is_id(session_id):
-            self._activity.session_alive(client.account, session_id, at, payload.get("thinking") is True)
+            self._activity.session_alive(client, session_id, at, payload.get("thinking") is True)
 
     def on_machine_alive(self, sid: str, args: list[Any], reply: Reply | None) -> None:
         payload = _payload(args)
         client, machine_id, at = self._clients.get(sid), payload.get("machineId"), _time(payload.get("time"))
         if client is not None and at is not None and is_id(machine_id):
-            self._activity.machine_alive(client.account, machine_id, at)
+            self._activity.machine_alive(client, machine_id, at)
 
     def on_session_end(self, sid: str, args: list[Any], reply: Reply | None) -> None:
         payload = _payload(args)
         client, session_id, at = self._clients.get(sid), payload.get("sid"), _time(payload.get("time"))
         if client is not None and at is not None and is_id(session_id):
-            self._activity.session_end(client.account, session_id, at)
+            self._activity.session_end(client, session_id, at)
 
     def on_message(self, sid: str, args: list[Any], reply: Reply | None) -> None:
         client, payload = self._clients.get(sid), _payload(args)

@@ -168,6 +168,36 @@ async def test_a_machine_back_before_the_peers_answered_never_left(world: World)
     assert world.told() == [is_active(True)]
 
 
+async def test_a_session_that_was_elsewhere_meanwhile_is_news_again(world: World) -> None:
+    session, _ = await world.state.create_session("u", "t", None)
+    daemon = world.connect("u", "session-scoped", session_id=session.id)
+    alive(world, daemon, session.id)
+    world.disconnect(daemon)
+    await world.idle()
+    await world.state.set_active("u", session.id, False, NOW)  # ended on another replica
+    alive(world, world.connect("u", "session-scoped", session_id=session.id), session.id)
+    await world.idle()
+    assert [body["active"] for body in world.told()] == [True, True]
+    assert [one.active for one in await world.state.list_sessions("u")] == [True]
+    assert len(world.activity._reported) == 1
+
+
+async def test_a_machine_that_was_elsewhere_meanwhile_is_news_again(world: World) -> None:
+    world.peer_answers = [True]
+    world.disconnect(machine(world))
+    await world.idle()
+    machine(world)
+    assert world.told() == [is_active(True), is_active(True)]
+
+
+async def test_a_machine_that_nobody_listens_to_leaves_silently(world: World) -> None:
+    client = machine(world)
+    world.listening = False
+    world.disconnect(client)
+    await world.idle()
+    assert world.told() == [is_active(True)]
+
+
 async def test_a_peer_that_never_answers_does_not_keep_a_machine_alive(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +267,7 @@ async def test_what_is_remembered_is_bounded(world: World, monkeypatch: pytest.M
     assert len(world.activity._told) <= 10
     assert max(len(ids) for ids in world.activity._told.values()) <= 10
     assert len(world.activity._stored) <= 10
+    assert max(len(keys) for keys in world.activity._reported.values()) <= 10
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans(), st.booleans()), max_size=30))
