@@ -100,6 +100,11 @@ class Call:
     delivered: Delivered = "no"
 
     @property
+    def leg(self) -> str:
+        """Id of the request now under way: each try of a call is a request of its own to the replica that runs it."""
+        return self.id if self.attempt == 1 else f"{self.id}.{self.attempt}"
+
+    @property
     def elapsed_s(self) -> float:
         """Since its arrival."""
         return time.monotonic() - self.arrived
@@ -227,7 +232,7 @@ class Calls:
 
         request = call.request
         try:
-            carrier.send(call.id, entry, request.method, request.params, request.request_id, wall, on_end)
+            carrier.send(call.leg, entry, request.method, request.params, request.request_id, wall, on_end)
         except BackplaneUnavailable:
             call.delivered = "no" if first else "unknown"
             self._fail(call, "backplane_unavailable" if first else "target_disconnected")
@@ -311,8 +316,8 @@ class Calls:
             return
         carrier = self._carrier(call.entry)
         if carrier is not None:
-            call.delivered = carrier.delivered(call.id)
-            carrier.cancel(call.id)
+            call.delivered = carrier.delivered(call.leg)
+            carrier.cancel(call.leg)
 
     def _succeed(self, call: Call, result: Any) -> None:
         self._finish(call, "success", {"ok": True, "result": result})

@@ -210,6 +210,6 @@ async def test_a_request_for_a_socket_that_is_leaving_waits_for_the_next(pair: P
         call = asyncio.create_task(caller.ack("rpc-call", {"method": "m", "params": 1}))
         await until(lambda: caller.of("rpc-waiting"))
         go.set()
-        async with Client(b) as new:
+        async with Client(a) as new:
             await new.register("m")
             assert (await asyncio.wait_for(call, 10))["result"] == {"echo": 1, "by": new.sid}
