@@ -91,6 +91,34 @@ async def test_order_is_kept_over_an_upgrade() -> None:
         await client.shutdown()
 
 
+async def test_what_is_queued_moves_over_with_an_upgrade() -> None:
+    async with running() as server, httpx.AsyncClient(base_url=server.url) as http:
+        urls = []
+        for _ in range(2):
+            url = "/v1/updates/?EIO=4&transport=polling"
+            url += "&sid=" + json.loads((await http.get(url)).text[1:])["sid"]
+            await http.post(url, content="40")
+            assert (await http.get(url)).text.startswith("40")
+            urls.append(url)
+        moving, staying = urls
+        sid = moving.partition("&sid=")[2]
+        async with websockets.connect(server.raw_url(f"EIO=4&transport=websocket&sid={sid}")) as ws:
+            await ws.send("2probe")
+            assert await receive(ws) == "3probe"
+            assert (await http.get(moving)).text == "6"
+            server.manager.emit_local("a", [b"\x01"], [])
+            server.manager.emit_local("b", [], [])
+            # Its answer puts base64 into python-engineio's cache of the very same packets.
+            assert (await http.get(staying)).text.split("\x1e")[1:] == ["bAQ==", '42["b"]']
+            assert (await http.get(moving)).text == "6"
+            await ws.send("5")
+            assert (await receive(ws)).startswith("451-")
+            assert [await receive(ws) for _ in range(2)] == [b"\x01", '42["b"]']
+            assert (await http.get(moving)).status_code == 400
+        await http.post(staying, content="1")
+        assert (await http.get(staying)).text == "1"
+
+
 async def test_connect_payload_environ_and_refusal() -> None:
     async with running(cors_allowed_origins=["*"]) as server:
         seen: list[dict[str, Any]] = []
@@ -173,8 +201,24 @@ async def test_a_failing_direct_handler_breaks_nothing(caplog: pytest.LogCapture
         assert await client.call("x", timeout=WAIT_S) == 1
         assert replies[0] is None
         with pytest.raises(TypeError):
-            replies.clear() or server.sio.send_event(client.get_sid(), "e", object())
+            server.sio.send_event(client.get_sid(), "e", object())
         assert [record.getMessage() for record in caplog.records] == ["the handler of x failed"]
+
+
+async def test_a_reply_is_sent_once() -> None:
+    async with running() as server, server.raw() as ws:
+
+        def handler(sid: str, args: list[Any], reply: Any) -> None:
+            with pytest.raises(TypeError):
+                reply(object())
+            reply(1)
+            reply(2)
+
+        server.sio.direct["x"] = handler
+        await ws.send('420["x"]')
+        assert await receive(ws) == "430[1]"
+        server.manager.emit_local("next", [], [])
+        assert await receive(ws) == '42["next"]'
 
 
 async def test_send_event_and_acks() -> None:

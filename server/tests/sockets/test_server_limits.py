@@ -125,7 +125,7 @@ async def test_fragments_and_largest_message() -> None:
             assert await receive_event(ws) == ["back", "a" * 4000 + "ü" * 1000]
             await ws.send('42["x","' + "b" * 9000 + '"]')
             assert await receive_event(ws) == ["back", "b" * 9000]
-        for message in ("x" * 10_001, ["x" * 6000, "x" * 6000]):
+        for message in ('42["x","' + "x" * 10_001 + '"]', ['42["x","' + "x" * 6000, "x" * 6000 + '"]']):
             async with server.raw() as ws:
                 with pytest.raises(websockets.ConnectionClosed):
                     await send_all(ws, [message])

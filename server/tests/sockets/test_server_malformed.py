@@ -170,6 +170,7 @@ messages = st.lists(
 
 @given(messages)
 @settings(deadline=None)
+@example(["40", '451-["e",{"_placeholder":true,"num":0}]'])
 @example(["40", '451-["e",{"_placeholder":true,"num":0}]', b"", "41"])
 def test_no_sequence_of_messages_raises_or_leaks(sequence: list[str | bytes]) -> None:
     """Straight into a socket, without a network: faster, and an exception cannot hide in a protocol."""
