@@ -173,8 +173,8 @@ class Runner:
             watch.cancel()
             self._is_built(lane)
         if code != 0 and not lane.reason:
+            # The other lanes play on: their systems are their own.
             lane.reason = f"the harness process of lane {lane.name} ended with {code}, see {log.name}"
-            self.stop(lane.reason)
 
     async def _watch(self, lane: _Lane, process: asyncio.subprocess.Process) -> None:
         stopping_since = 0.0

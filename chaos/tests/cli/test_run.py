@@ -114,12 +114,20 @@ async def test_every_way_to_end_without_passing(run: Run) -> None:
 
 
 async def test_a_harness_part_that_crashes_is_unknown_and_leaves_nothing(run: Run) -> None:
-    assert await run("--only", "t-crashes,t-good", "--replicas", "1") == 3
-    assert run.verdicts() == {"t-crashes": "unknown", "t-good": "unknown"}
+    assert await run("--only", "t-crashes,t-good,t-idle", "--replicas", "1") == 3
+    assert run.verdicts() == {"t-crashes": "unknown", "t-good": "unknown", "t-idle": "passed"}
     assert "ended with -9" in run.json["rows"][0]["reason"]
     # Its warm parent saw the end of its stdin and ended all it had started; the journal still names them.
     assert await run("recover") == 0
     assert run.left_behind() == []
+
+
+async def test_a_start_state_that_does_not_come_back_stops_the_run(run: Run) -> None:
+    assert await run("--only", "t-unrestorable,t-good", "--replicas", "1") == 3
+    first, second = run.json["rows"]
+    assert first["verdict"] == second["verdict"] == "unknown"
+    assert "one replica is deaf" in first["reason"]
+    assert "did not come back" in second["reason"]
 
 
 async def test_an_interrupt_undoes_everything_and_still_prints_the_table(run: Run) -> None:

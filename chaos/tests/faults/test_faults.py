@@ -204,6 +204,7 @@ async def test_a_replica_that_was_killed_while_stopped_is_not_woken(
     kill = process.Kill(replica)
     await faults.inject(kill)
     await faults.undo(kill)
+    replica.state = "paused"  # by somebody else, who will wake it
     said.clear()
     await faults.undo(pause)
     assert said == []

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from _rows import Asking
 
-from moorage_chaos.drivers.base import Can, Setup
+from moorage_chaos.drivers.base import Can, DriverError, Setup
 from moorage_chaos.faults import process
 from moorage_chaos.history import History
 from moorage_chaos.scenarios.base import Context, Lane
@@ -89,6 +89,19 @@ class Crashes(Asking):
 
     async def run(self, ctx: Context) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Unrestorable(Asking):
+    name = "t-unrestorable"
+    promise = "leaves a system behind that cannot be restored"
+    safe = False
+
+    async def run(self, ctx: Context) -> None:
+        async def restore(timeout_s: float = 60.0) -> None:
+            raise DriverError("one replica is deaf")
+
+        ctx.driver.restore = restore  # type: ignore[method-assign]
+        await super().run(ctx)
 
 
 class BadCheck(Asking):
