@@ -70,8 +70,9 @@ class SocketServer(Incoming):
     ) -> int:
         """Write an event to one socket of the default namespace, now.
 
-        Returns 0 if there is no such socket here, or it is about to go (``on_closed`` was told), else the ack id (1 without ``on_ack``). ``on_ack`` gets the
-        ack's arguments; an ack that never comes is dropped with the socket or by :meth:`forget_ack`.
+        Returns 0 if there is no such socket here, or it is about to go (``on_closed`` was told), else the ack id
+        (1 without ``on_ack``). ``on_ack`` gets the ack's arguments; an ack that never comes is dropped with the
+        socket or by :meth:`forget_ack`.
         Raises :class:`ValueError` or :class:`TypeError` for arguments that JSON cannot hold.
         """
         eio_sid = self.manager.transport_of(sid)
