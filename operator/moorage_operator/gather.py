@@ -37,13 +37,13 @@ class Gathered:
 
 async def gather(context: Context, memory: Memory, resource: Resource, observed: Observed) -> Gathered:
     """Everything the objects depend on. Missing references become problems, not errors."""
-    generated = [] if resource.spec.paused else _generated(resource)
+    generated = [] if resource.spec.paused else _generated(resource, observed)
     remade = [
         wanted["metadata"]["name"] for wanted in generated if await _ensure(context, memory, wanted, resource)
     ]
     found: dict[tuple[str, str], Body] = {}
     problems = []
-    for reference in _all(resource):
+    for reference in _all(resource, observed):
         known = await _find(context, resource, reference)
         if known is not None:
             found[reference.kind, reference.name] = known
@@ -55,6 +55,7 @@ async def gather(context: Context, memory: Memory, resource: Resource, observed:
     versions: Any = (
         resource.spec.model_dump_json(),
         observed.redis_storage,
+        observed.redis_exists,
         tuple(sorted((*key, body["metadata"].get("uid"), version_of(body)) for key, body in found.items())),
     )
     if memory.inputs is None or memory.inputs[0] != versions or memory.target is None:
@@ -67,20 +68,29 @@ async def gather(context: Context, memory: Memory, resource: Resource, observed:
     return Gathered(memory.inputs[1], memory.target, problems, remade)
 
 
-def _generated(resource: Resource) -> list[Body]:
+def _password_wanted(resource: Resource, observed: Observed) -> bool:
+    """Also while a managed Redis is only on its way out: it must not be restarted for that."""
+    redis = resource.spec.redis
+    return redis.auth.enabled and (redis.mode == "Managed" or observed.redis_exists)
+
+
+def _generated(resource: Resource, observed: Observed) -> list[Body]:
     wanted = []
     if resource.spec.secret_key_ref is None:
         wanted.append(secrets.secret_key(resource))
-    redis = resource.spec.redis
-    if redis.mode == "Managed" and redis.auth.enabled and redis.auth.secret_key_ref is None:
+    if _password_wanted(resource, observed) and resource.spec.redis.auth.secret_key_ref is None:
         wanted.append(secrets.password(resource))
     return wanted
 
 
-def _all(resource: Resource) -> list[Reference]:
-    made = [Reference("Secret", body["metadata"]["name"], None) for body in _generated(resource)]
-    if resource.spec.paused:
-        made = [Reference(r.kind, r.name, r.key, optional=True) for r in made]
+def _all(resource: Resource, observed: Observed) -> list[Reference]:
+    paused, auth = resource.spec.paused, resource.spec.redis.auth.secret_key_ref
+    made = [
+        Reference("Secret", body["metadata"]["name"], None, optional=paused)
+        for body in _generated(resource, observed)
+    ]
+    if auth is not None and resource.spec.redis.mode != "Managed":
+        made.append(Reference("Secret", auth.name, auth.key, optional=True))
     return references(resource) + made
 
 
@@ -141,10 +151,10 @@ def _inputs(
     unknown = False
     if redis.mode == "Managed":
         target = MANAGED
-        if redis.auth.enabled:
-            ref = redis.auth.secret_key_ref
-            name, key = (ref.name, ref.key) if ref else (labels.password_name(resource), "password")
-            password = data.get(("Secret", name), {}).get(key)
+    if _password_wanted(resource, observed):
+        ref = redis.auth.secret_key_ref
+        name, key = (ref.name, ref.key) if ref else (labels.password_name(resource), "password")
+        password = data.get(("Secret", name), {}).get(key)
     if redis.external is not None:
         ref = redis.external.url_secret_key_ref
         url = data.get(("Secret", ref.name), {}).get(ref.key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +24,8 @@ TROUBLE = frozenset(
     }
 )
 """Reasons of a waiting container that do not pass by waiting."""
+UNPLACED_SECONDS = 30.0
+"""[s] A pod without a node for less is no trouble: its claim is being bound, or a node is being made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class Observed:
     """pod → when its deletion was asked for, RFC 3339"""
     trouble: str = ""
     """The first pod problem that waiting does not cure, as a sentence; empty: none."""
+    unplaced: bool = False
+    """A pod waits for a node, not yet long enough to call it trouble."""
     stalled: str = ""
     """Message of Progressing=False/ProgressDeadlineExceeded of a Deployment; empty: none."""
     redis_exists: bool = False
@@ -56,7 +61,7 @@ class Observed:
         return sum(not pod.terminating for pod in self.pods)
 
 
-def observe(store: Store, resource: Resource) -> Observed:
+def observe(store: Store, resource: Resource, now: datetime.datetime) -> Observed:
     """The present state of the children of ``resource``."""
     namespace = resource.namespace
     server = _mine(store.get("Deployment", namespace, labels.server_name(resource)), resource)
@@ -80,7 +85,8 @@ def observe(store: Store, resource: Resource) -> Observed:
             for pod in servers
             if pod["metadata"].get("deletionTimestamp")
         },
-        trouble=next((text for pod in everything if (text := _trouble(pod))), ""),
+        trouble=next((text for pod in everything if (text := _trouble(pod, now))), ""),
+        unplaced=any(_unschedulable(pod) and _age(pod, now) < UNPLACED_SECONDS for pod in everything),
         stalled=next((text for body in (server, worker) if body and (text := _stalled(body))), ""),
         redis_exists=redis is not None,
         redis_ready=seen_redis
@@ -153,7 +159,7 @@ def _pod(body: Body) -> PodSeen:
     )
 
 
-def _trouble(body: Body) -> str:
+def _trouble(body: Body, now: datetime.datetime) -> str:
     if body["metadata"].get("deletionTimestamp"):
         return ""
     status, name = body.get("status") or {}, body["metadata"]["name"]
@@ -164,10 +170,21 @@ def _trouble(body: Body) -> str:
             last = ((container.get("lastState") or {}).get("terminated") or {}).get("exitCode")
             ended = f" (last exit code {last})" if last is not None else ""
             return f"pod {name}: {waiting['reason']}{ended} {detail}".strip()[:300]
-    for condition in status.get("conditions") or []:
+    text = _unschedulable(body)
+    return f"pod {name}: {text}"[:300] if text and _age(body, now) >= UNPLACED_SECONDS else ""
+
+
+def _unschedulable(body: Body) -> str:
+    for condition in (body.get("status") or {}).get("conditions") or []:
         if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
-            return f"pod {name}: Unschedulable {condition.get('message', '')}".strip()[:300]
+            return f"Unschedulable {condition.get('message', '')}".strip()
     return ""
+
+
+def _age(body: Body, now: datetime.datetime) -> float:
+    """[s] Since it was created."""
+    stamp = body["metadata"].get("creationTimestamp")
+    return (now - datetime.datetime.fromisoformat(stamp)).total_seconds() if stamp else 0.0
 
 
 def _stalled(body: Body) -> str:

@@ -15,8 +15,20 @@ from moorage_operator.desired import children, labels
 from moorage_operator.desired.inputs import Inputs
 from moorage_operator.errors import ApiError, Forbidden, Invalid, NotFound, SpecError
 from moorage_operator.events import emit
-from moorage_operator.observe import Observed, observe
-from moorage_operator.plan import EXTERNAL, MANAGED, NONE, SWITCHING, Plan, Render, Scale, Seen, held, plan
+from moorage_operator.observe import UNPLACED_SECONDS, Observed, observe
+from moorage_operator.plan import (
+    EXTERNAL,
+    MANAGED,
+    NONE,
+    SWITCHING,
+    Plan,
+    Render,
+    Scale,
+    Seen,
+    Step,
+    held,
+    plan,
+)
 from moorage_operator.resource import KIND, Resource, parse
 from moorage_operator.status import Situation
 from moorage_operator.store import key_of
@@ -74,12 +86,15 @@ class Pass:
 
     def __init__(self, context: Context, memory: Memory, resource: Resource, body: Body) -> None:
         self.context, self.memory, self.resource, self.body = context, memory, resource, body
-        self.observed: Observed = observe(context.store, resource)
+        self.observed: Observed = self._observe()
         self.problems: list[tuple[str, str]] = []
         self.warnings: list[tuple[str, str]] = []
         self.retry: ApiError | None = None
         self.again: float | None = None
         self.restarting = False
+
+    def _observe(self) -> Observed:
+        return observe(self.context.store, self.resource, datetime.datetime.now(datetime.UTC))
 
     async def run(self) -> float | None:
         resource, memory = self.resource, self.memory
@@ -97,11 +112,15 @@ class Pass:
             decision = self._decide(found)
         if not resource.spec.paused:
             await self._write(decision, found.inputs)
-            self.observed = observe(self.context.store, resource)
-            decision = self._decide(found)
+            self.observed = self._observe()
+            after = self._decide(found)
+            # A step that was just taken is told, even if nothing is left of it to see.
+            decision = decision if decision.step is Step.SCALING_UP else after
         await self._status(decision)
         if self.retry is not None:
             raise self.retry
+        if self.observed.unplaced:
+            self.again = min(self.again or UNPLACED_SECONDS, UNPLACED_SECONDS)
         return self.again
 
     # -- deciding --------------------------------------------------------------------------------------
@@ -137,7 +156,7 @@ class Pass:
             component = known["metadata"]["labels"].get("app.kubernetes.io/component")
             if component == "server" and key_of(known) not in alive:
                 store.drop(known)
-        self.observed = observe(store, resource)
+        self.observed = self._observe()
 
     # -- writing ---------------------------------------------------------------------------------------
 
@@ -152,7 +171,7 @@ class Pass:
             self.problems.append(("SpecInvalid", str(error)))
             return
         self._warn(monitors)
-        await self._announce_restart(wanted)
+        await self._announce_restart(wanted, decision)
         await self._mark_emptiest(decision)
         for child in wanted:
             await self._attempt(apply(self.context, self.memory, resource, child), child)
@@ -195,7 +214,7 @@ class Pass:
             text = "spec.autoscaling does nothing with spec.redis.mode Disabled: one replica is the most"
             self.warnings.append(("AutoscalingWithoutRedis", text))
 
-    async def _announce_restart(self, wanted: list[Body]) -> None:
+    async def _announce_restart(self, wanted: list[Body], decision: Plan) -> None:
         """Before Redis is restarted: an Event, and RedisReady=False."""
         redis = next((child for child in wanted if child["kind"] == "StatefulSet"), None)
         before = self.observed.redis_template
@@ -206,7 +225,7 @@ class Pass:
             "the managed Redis is restarted for a change of its configuration, password, image or resources"
         )
         await self._event("Warning", "RedisRestarting", text)
-        await self._status(None)
+        await self._status(decision)
 
     async def _mark_emptiest(self, decision: Plan) -> None:
         """Right before fewer replicas are asked for: tell Kubernetes which pods cost least to lose."""
@@ -240,11 +259,11 @@ class Pass:
 
     # -- telling ---------------------------------------------------------------------------------------
 
-    async def _status(self, decision: Plan | None) -> None:
+    async def _status(self, decision: Plan) -> None:
         found = Situation(
             observed=self.observed,
             plan=decision,
-            redis=await self._redis(decision),
+            redis=await self._redis(),
             problems=self.problems,
             warnings=self.warnings,
             draining=await self._draining(),
@@ -254,7 +273,7 @@ class Pass:
             self.context, self.body, status.status_of(self.resource, found, before, now())
         )
 
-    async def _redis(self, decision: Plan | None) -> tuple[str, str, str] | None:
+    async def _redis(self) -> tuple[str, str, str] | None:
         mode, observed = self.resource.spec.redis.mode, self.observed
         immutable = next((text for reason, text in self.problems if reason == "ImmutableFieldChanged"), None)
         if mode == "Disabled":

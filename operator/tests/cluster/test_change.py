@@ -1,0 +1,231 @@
+"""Rows `redis-toggle`, `drift`, `scale`, and what an update costs."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from .world import SERVER, One, Pods
+
+REPAIRED_SECONDS = 5.0
+"""[s] The promise of row `drift`."""
+
+
+def test_redis_off_and_on_again_keeps_the_order_and_rolls_once_each(one: One) -> None:
+    one.apply(image=SERVER)
+    one.ready()
+    password = one.there("secret", "-redis-password")["data"]
+    redis = one.there("statefulset", "-redis")["metadata"]["uid"]
+    with Pods(one) as pods:
+        before = one.revision()
+        one.patch(redis={"mode": "Disabled"})
+        body = one.ready()
+        assert (body["status"]["mode"], body["status"]["readyReplicas"]) == ("SingleReplica", 1)
+        assert one.condition("Available")["reason"] == "SingleReplicaWithoutRedis"
+        assert one.revision() == before + 1
+        assert one.child("statefulset", "-redis") is None
+        assert one.child("pdb") is None
+        one.patch(redis={"mode": "Managed"})
+        body = one.ready()
+        assert (body["status"]["mode"], body["status"]["readyReplicas"]) == ("Clustered", 3)
+        assert one.revision() == before + 2
+    pods.check_no_islands()
+    assert one.there("secret", "-redis-password")["data"] == password
+    assert one.there("statefulset", "-redis")["metadata"]["uid"] != redis
+    assert not one.events("RedisRestarting")
+    seen = {
+        reason
+        for reason in ("ScalingDown", "RollingOffRedis", "RollingOntoRedis", "ScalingUp")
+        if one.events(reason)
+    }
+    assert seen == {"ScalingDown", "RollingOffRedis", "RollingOntoRedis", "ScalingUp"}
+
+
+def test_to_an_external_redis_and_back(one: One) -> None:
+    one.apply(replicas=2)
+    one.ready()
+    url, secret = "redis://elsewhere.example:6379/0", f"{one.name}-url"
+    reference = {"urlSecretKeyRef": {"name": secret, "key": "url"}}
+    with Pods(one) as pods:
+        one.patch(redis={"mode": "External", "external": reference})
+        one.told("Degraded", "SecretNotFound")
+        assert len(one.pods()) == 2, "a Redis that is not there takes no replica away"
+        one.cluster.kubectl("create", "secret", "generic", secret, f"--from-literal=url={url}")
+        body = one.ready()
+        assert body["status"]["redis"] == {"mode": "External", "ready": True}
+        assert one.child("statefulset", "-redis") is None
+        revision = one.revision()
+        one.cluster.kubectl("patch", "secret", secret, "-p", json.dumps({"stringData": {"other": "x"}}))
+        one.patch(redis={"mode": "Managed", "external": None})
+        one.ready()
+        assert one.revision() == revision + 1
+    pods.check_no_islands()
+
+
+def test_a_change_of_a_referenced_secret_rolls_once_and_another_key_not_at_all(one: One) -> None:
+    secret = f"{one.name}-extra"
+    one.cluster.kubectl("create", "secret", "generic", secret, "--from-literal=k=1")
+    source = {"secretKeyRef": {"name": secret, "key": "k"}}
+    one.apply(replicas=2, env=[{"name": "EXTRA", "valueFrom": source}])
+    one.ready()
+    with Pods(one) as pods:
+        before = one.revision()
+        one.cluster.kubectl("patch", "secret", secret, "-p", json.dumps({"stringData": {"other": "x"}}))
+        one.cluster.kubectl("patch", "secret", secret, "-p", json.dumps({"stringData": {"k": "2"}}))
+        one.cluster.until("rolled", lambda: one.revision() > before)
+        one.ready()
+        assert one.revision() == before + 1
+    assert min(len(backends) for _, backends in pods.serving[3:]) >= 2, "a roll may not take a replica away"
+
+
+def test_a_generated_secret_that_is_deleted_is_made_anew_with_one_roll(one: One) -> None:
+    one.apply(replicas=1, redis={"mode": "Disabled"})
+    one.ready()
+    before, data = one.revision(), one.there("secret", "-secret-key")["data"]
+    one.cluster.kubectl("delete", "secret", f"{one.name}-secret-key")
+    one.cluster.until("rolled", lambda: one.revision() > before)
+    one.ready()
+    assert one.revision() == before + 1
+    assert one.there("secret", "-secret-key")["data"] != data
+    assert one.events("SecretRegenerated")[0]["type"] == "Warning"
+
+
+def test_a_new_password_announces_the_restart_of_redis(one: One) -> None:
+    one.apply(replicas=1)
+    one.ready()
+    before = one.revision()
+    new = {"stringData": {"password": 'p@ss "w:/rd\\'}}
+    one.cluster.kubectl("patch", "secret", f"{one.name}-redis-password", "-p", json.dumps(new))
+    one.cluster.until("announced", lambda: one.events("RedisRestarting"))
+    one.cluster.until("rolled", lambda: one.revision() > before)
+    one.ready()
+    assert one.revision() == before + 1
+    command = 'redis-cli -u "$URL" --no-auth-warning ping'
+    url = one.there("secret", "-redis-url")["data"]["url"]
+    shell = f"URL=$(echo {url} | base64 -d); {command}"
+    assert "PONG" in one.cluster.kubectl("exec", f"{one.name}-redis-0", "--", "sh", "-c", shell).stdout
+
+
+def test_drift_is_repaired_once_and_additions_stay(one: One) -> None:
+    one.apply(replicas=2)
+    one.ready()
+
+    def repaired(what: str, good: Any) -> None:
+        began = time.monotonic()
+        one.cluster.until(f"{what} repaired", good, 20)
+        assert time.monotonic() - began <= REPAIRED_SECONDS, what
+
+    def patch(kind: str, patch: dict[str, Any], suffix: str = "") -> None:
+        name = one.name + suffix
+        one.cluster.kubectl("patch", kind, name, "--type=strategic", "-p", json.dumps(patch))
+
+    def selector(extra: str) -> bool:
+        return extra in one.there("service")["spec"]["selector"]
+
+    patch("service", {"spec": {"selector": {"extra": "label"}}})
+    repaired("an added selector label", lambda: not selector("extra"))
+    patch("service", {"spec": {"ports": [{"port": 3000, "targetPort": 1}]}})
+    repaired("a port", lambda: one.there("service")["spec"]["ports"][0]["targetPort"] == "http")
+    env = [{"name": "STATE_URL", "value": None, "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
+    patch("deployment", {"spec": {"template": {"spec": {"containers": [{"name": "server", "env": env}]}}}})
+
+    def state_url() -> dict[str, Any]:
+        container = one.there("deployment")["spec"]["template"]["spec"]["containers"][0]
+        return next(e for e in container["env"] if e["name"] == "STATE_URL")
+
+    repaired("a reserved variable", lambda: "valueFrom" not in state_url())
+    patch("deployment", {"spec": {"replicas": 7}})
+    repaired("replicas", lambda: one.there("deployment")["spec"]["replicas"] == 2)
+    for kind, suffix in (("pdb", ""), ("configmap", "-redis"), ("service", "-peers"), ("serviceaccount", "")):
+        one.cluster.kubectl("delete", kind, one.name + suffix)
+        repaired(f"deleted {kind}", lambda kind=kind, suffix=suffix: one.child(kind, suffix))
+    one.cluster.kubectl("label", "service", one.name, "app.kubernetes.io/name-")
+    label = "app.kubernetes.io/name"
+    repaired("a label", lambda: one.there("service")["metadata"]["labels"].get(label) == "moorage")
+    one.ready()
+    one.cluster.kubectl("delete", "deployment", one.name)
+    repaired("deleted deployment", lambda: one.child("deployment"))
+    one.ready()
+
+    before = one.revision()
+    one.cluster.kubectl("rollout", "restart", f"deployment/{one.name}")
+    one.cluster.kubectl("rollout", "status", f"deployment/{one.name}", "--timeout=60s")
+    one.ready()
+    assert one.revision() == before + 1
+    annotations = one.there("deployment")["spec"]["template"]["metadata"]["annotations"]
+    assert "kubectl.kubernetes.io/restartedAt" in annotations
+
+    def versions() -> dict[str, str]:
+        kinds = "deployments,services,statefulsets,configmaps,secrets,pdb,serviceaccounts,rts"
+        found = one.cluster.items(kinds, *one.labels) + [one.body()]
+        return {f"{o['kind']}/{o['metadata']['name']}": o["metadata"]["resourceVersion"] for o in found}
+
+    first = versions()
+    time.sleep(3)  # rest is what is looked at: nothing may be written in it
+    assert versions() == first
+
+
+def test_a_rollout_undone_by_hand_is_put_back(one: One) -> None:
+    one.apply(replicas=1, redis={"mode": "Disabled"})
+    one.ready()
+    one.patch(redis={"mode": "Managed"}, replicas=3)
+    one.ready()
+    with Pods(one) as pods:
+        one.cluster.kubectl("rollout", "undo", f"deployment/{one.name}")
+        backend = "moorage.dev/backend"
+
+        def back() -> bool:
+            template = one.there("deployment")["spec"]["template"]
+            return bool(template["metadata"]["annotations"][backend] == "managed")
+
+        one.cluster.until("put back", back, REPAIRED_SECONDS)
+        one.ready()
+    assert all(backends.count("") <= 1 for _, backends in pods.serving)
+
+
+def test_paused_writes_nothing(one: One) -> None:
+    one.apply(replicas=1, redis={"mode": "Disabled"}, paused=True)
+    one.told("Progressing", "Paused")
+    assert not one.cluster.items("deployments,services,secrets", *one.labels)
+    one.patch(paused=False)
+    one.ready()
+    one.patch(paused=True)
+    one.told("Progressing", "Paused")
+    one.cluster.kubectl("delete", "service", one.name)
+    one.patch(paused=True, replicas=0)
+    one.cluster.until(
+        "seen", lambda: one.body()["status"]["observedGeneration"] == one.body()["metadata"]["generation"]
+    )
+    assert one.child("service") is None
+    assert len(one.pods()) == 1
+
+
+def test_scale_follows_and_takes_the_emptiest(one: One) -> None:
+    one.apply(replicas=2)
+    one.ready()
+    one.cluster.kubectl("scale", "rts", one.name, "--replicas=4")
+    body = one.ready()
+    assert body["status"]["replicas"] == 4
+    scale = json.loads(
+        one.cluster.kubectl("get", "rts", one.name, "--subresource=scale", "-o", "json").stdout
+    )
+    assert scale["status"] == {"replicas": 4, "selector": body["status"]["selector"]}
+    # The stand-in's number of connections is fixed by its pod's name.
+    names = [pod["metadata"]["name"] for pod in one.pods()]
+    by_connections = sorted(names, key=lambda name: sum(name.encode()) % 97)
+    one.cluster.kubectl("scale", "rts", one.name, "--replicas=2")
+    one.ready()
+    assert sorted(pod["metadata"]["name"] for pod in one.pods()) == sorted(by_connections[2:])
+    one.cluster.kubectl("scale", "rts", one.name, "--replicas=1")
+    one.ready()
+    assert one.child("pdb") is None
+
+
+def test_a_larger_claim_that_cannot_grow_is_told_with_the_remedy(one: One) -> None:
+    one.apply(replicas=0)
+    one.told("Ready", "ScaledToZero")
+    one.patch(redis={"storage": {"size": "2Gi"}})
+    found = one.told("ConfigurationWarning", "StorageNotExpandable")
+    assert "by hand" in found["message"]
+    assert one.condition("Ready")["status"] == "True"

@@ -1,0 +1,56 @@
+"""Row `operator-kill`: SIGKILL in the middle of each step; the next process finishes, and nothing harmful is repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .conftest import fresh
+from .world import Cluster, One, Operator, Pods
+
+
+@pytest.fixture(scope="module")
+def kill_cluster(crd: None) -> Iterator[Cluster]:
+    """A namespace that no other operator watches."""
+    yield from fresh("moorage-kill")
+
+
+def killed_at(one: One, operator: Operator, step: str) -> None:
+    """SIGKILL as soon as the step shows."""
+
+    def shows() -> bool:
+        return one.condition("Progressing").get("reason") == step or bool(one.events(step))
+
+    one.cluster.until(f"step {step}", shows, 60)
+    operator.kill()
+    operator.start()
+
+
+def test_whatever_step_it_dies_in_the_next_one_finishes(kill_cluster: Cluster, tmp_path: Path) -> None:
+    one = One(kill_cluster, "chat")
+    operator = Operator(tmp_path / "log", kill_cluster.namespace)
+    operator.start()
+    try:
+        one.apply(replicas=2)
+        killed_at(one, operator, "WaitingForRedis")
+        one.ready()
+        secret = one.there("secret", "-secret-key")["data"]
+        with Pods(one) as pods:
+            for mode, steps in (
+                ("Disabled", ["ScalingDown", "RollingOffRedis", "RemovingRedis"]),
+                ("Managed", ["RollingOntoRedis", "ScalingUp"]),
+            ):
+                before = one.revision()
+                one.cluster.kubectl("delete", "events", "--all")
+                one.patch(redis={"mode": mode})
+                for step in steps:
+                    killed_at(one, operator, step)
+                one.ready()
+                assert one.revision() == before + 1, "a step was repeated with another pod template"
+        pods.check_no_islands()
+        assert one.there("secret", "-secret-key")["data"] == secret
+        assert one.body()["status"]["readyReplicas"] == 2
+    finally:
+        operator.stop()

@@ -1,0 +1,239 @@
+"""The cluster as tests see it: kubectl, an operator process, and a recorder of pods."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..schema import CRD, ROOT, merged
+
+NAMESPACE = "moorage-test"
+SERVER = os.environ.get("MOORAGE_SERVER_IMAGE", "localhost/moorage-server:dev")
+STANDIN = os.environ.get("MOORAGE_STANDIN_IMAGE", "localhost/moorage-standin:dev")
+REDIS = os.environ.get("MOORAGE_REDIS_IMAGE", "localhost/redis:box")
+BOX = ROOT / "chaos" / "testcluster" / "box.py"
+POLL_SECONDS = 0.2
+
+__all__ = ["CRD", "NAMESPACE", "ROOT", "SERVER", "Cluster", "One", "Operator", "Pods", "merged", "server"]
+
+
+def server(name: str, *, namespace: str = NAMESPACE, image: str = STANDIN, **spec: Any) -> dict[str, Any]:
+    """A RealtimeServer with short times, so that a test is not mostly waiting."""
+    quick = {
+        "image": image,
+        "redis": {"image": REDIS},
+        "drain": {"preStopSeconds": 1, "windowMs": 1000},
+        "rollout": {"minReadySeconds": 1},
+        "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
+    }
+    return {
+        "apiVersion": "moorage.dev/v1alpha1",
+        "kind": "RealtimeServer",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": merged(quick, spec),
+    }
+
+
+class Cluster:
+    """kubectl in one namespace, with the test's kubeconfig."""
+
+    def __init__(self, namespace: str = NAMESPACE) -> None:
+        self.namespace = namespace
+
+    def kubectl(
+        self, *arguments: str, body: Any = None, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        text = json.dumps(body) if body is not None else None
+        command = ["kubectl", "-n", self.namespace, *arguments]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=150)
+        if check and done.returncode:
+            raise AssertionError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+        return done
+
+    def get(self, kind: str, name: str) -> dict[str, Any] | None:
+        done = self.kubectl("get", kind, name, "-o", "json", check=False)
+        if done.returncode:
+            assert "NotFound" in done.stderr, done.stderr
+            return None
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def items(self, kinds: str, *selector: str) -> list[dict[str, Any]]:
+        done = self.kubectl("get", kinds, "-o", "json", *selector)
+        found: list[dict[str, Any]] = json.loads(done.stdout)["items"]
+        return found
+
+    def until(self, what: str, probe: Callable[[], Any], seconds: float = 60) -> Any:
+        """The first true answer of ``probe``; fails with ``what`` when there is none in time."""
+        deadline = time.monotonic() + seconds
+        while True:
+            if answer := probe():
+                return answer
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not within {seconds:.0f} s: {what}\n{self.story()}")
+            time.sleep(POLL_SECONDS)
+
+    def story(self) -> str:
+        shown = self.kubectl("get", "rts,deploy,sts,pods", "-o", "wide", check=False).stdout
+        status = self.kubectl("get", "rts", "-o", "jsonpath={.items[*].status}", check=False).stdout
+        return f"{shown}\n{status}"
+
+
+class One:
+    """One RealtimeServer and its children."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.cluster, self.name = cluster, name
+        self.labels = ("-l", f"app.kubernetes.io/instance={name}")
+
+    def apply(self, **spec: Any) -> None:
+        body = server(self.name, namespace=self.cluster.namespace, **spec)
+        self.cluster.kubectl("apply", "-f", "-", body=body)
+
+    def patch(self, **spec: Any) -> None:
+        self.cluster.kubectl("patch", "rts", self.name, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+    def delete(self) -> None:
+        self.cluster.kubectl("delete", "rts", self.name, "--ignore-not-found", "--wait=false")
+
+    def body(self) -> dict[str, Any]:
+        return self.there("rts")
+
+    def child(self, kind: str, suffix: str = "") -> dict[str, Any] | None:
+        return self.cluster.get(kind, self.name + suffix)
+
+    def there(self, kind: str, suffix: str = "") -> dict[str, Any]:
+        found = self.child(kind, suffix)
+        assert found is not None, f"no {kind} {self.name}{suffix}"
+        return found
+
+    def pods(self, component: str = "server") -> list[dict[str, Any]]:
+        """Pods that are not terminating."""
+        label = f"{self.labels[1]},app.kubernetes.io/component={component}"
+        pods = self.cluster.items("pods", "-l", label)
+        return [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
+
+    def condition(self, kind: str) -> dict[str, Any]:
+        found = (self.child("rts") or {}).get("status") or {}
+        return next((c for c in found.get("conditions") or [] if c["type"] == kind), {})
+
+    def told(self, kind: str, reason: str, seconds: float = 60) -> dict[str, Any]:
+        """Wait for a condition's reason."""
+        self.cluster.until(f"{kind} {reason}", lambda: self.condition(kind).get("reason") == reason, seconds)
+        return self.condition(kind)
+
+    def ready(self, seconds: float = 90) -> dict[str, Any]:
+        """Wait until Ready is True for the present generation and nothing moves; returns the object."""
+
+        def settled() -> dict[str, Any] | None:
+            body = self.body()
+            status = body.get("status") or {}
+            conditions = {c["type"]: c["status"] for c in status.get("conditions") or []}
+            current = status.get("observedGeneration") == body["metadata"]["generation"]
+            good = conditions.get("Ready") == "True" and conditions.get("Progressing") == "False"
+            return body if current and good else None
+
+        found: dict[str, Any] = self.cluster.until(f"{self.name} Ready", settled, seconds)
+        return found
+
+    def revision(self) -> int:
+        """How often the Deployment's pod template has changed, plus one."""
+        annotations = self.there("deployment")["metadata"]["annotations"]
+        return int(annotations["deployment.kubernetes.io/revision"])
+
+    def events(self, reason: str) -> list[dict[str, Any]]:
+        chosen = f"involvedObject.name={self.name},reason={reason}"
+        return self.cluster.items("events", f"--field-selector={chosen}")
+
+
+class Operator:
+    """The operator as a process of this machine, inside the test cluster's network where that is there."""
+
+    def __init__(self, log: Path, namespace: str = NAMESPACE) -> None:
+        self._log, self._namespace = log, namespace
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "moorage_operator.cli", "--no-lease", "--port", "0"]
+        command += ["--namespace", self._namespace]
+        if Path("/run/netns/box").exists():
+            command = [sys.executable, str(BOX), "exec", *command]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+
+    def kill(self) -> None:
+        """SIGKILL: no last words."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait(10)
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(15)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    @property
+    def text(self) -> str:
+        return self._log.read_text()
+
+
+@dataclass
+class Pods:
+    """Records every change of the server pods; use as a context manager, then ask."""
+
+    one: One
+    serving: list[tuple[float, tuple[str, ...]]] = field(default_factory=list)
+    """(when [s, monotonic], backends of all pods that are Ready and not terminating), at each change"""
+
+    def __enter__(self) -> Pods:
+        columns = (
+            "{.type}|{.object.metadata.name}|{.object.metadata.annotations.moorage\\.dev/backend}|"
+            '{.object.status.conditions[?(@.type=="Ready")].status}|{.object.metadata.deletionTimestamp}{"\\n"}'
+        )
+        selector = f"app.kubernetes.io/component=server,app.kubernetes.io/instance={self.one.name}"
+        command = ["kubectl", "-n", self.one.cluster.namespace, "get", "pods", "-l", selector]
+        command += ["-w", "--output-watch-events"]
+        self._process = subprocess.Popen(
+            [*command, "-o", f"jsonpath={columns}"], stdout=subprocess.PIPE, text=True
+        )
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+        return self
+
+    def _read(self) -> None:
+        alive: dict[str, str] = {}
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            parts = line.rstrip("\n").split("|")
+            if len(parts) != 5:
+                continue
+            event, name, backend, ready, deleted = parts
+            alive.pop(name, None)
+            if event != "DELETED" and ready == "True" and not deleted:
+                alive[name] = backend
+            self.serving.append((time.monotonic(), tuple(sorted(alive.values()))))
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait(10)
+        self._thread.join(10)
+        assert self.serving, "the recorder saw nothing: it proves nothing"
+
+    def check_no_islands(self) -> None:
+        """Never more than one without Redis, never two backends side by side."""
+        for _, backends in self.serving:
+            assert backends.count("") <= 1, f"more than one replica without Redis: {backends}"
+            assert len(set(backends)) <= 1, f"two backends at once: {backends}"
