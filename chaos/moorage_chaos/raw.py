@@ -17,6 +17,8 @@ from picows import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 OPEN_TIMEOUT_S = 5.0
 """Bound of TCP connect, upgrade, and the server's CONNECT answer, each."""
 
+CLOSE_TIMEOUT_S = 1.0
+
 Ack = Callable[[list[Any]], None]
 
 
@@ -125,14 +127,23 @@ class RawSocket(WSListener):  # type: ignore[misc]
         self.send_text(b"43" + str(ack_id).encode() + orjson.dumps(list(args)))
 
     # -- ends ----------------------------------------------------------------------------------------------
-    def close(self) -> None:
-        """Leave as an honest client does: DISCONNECT, Engine.IO CLOSE, WebSocket close."""
+    async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
+        """Leave as an honest client does: DISCONNECT, Engine.IO CLOSE, WebSocket close; then wait for the
+        server's end.
+
+        Over ``timeout`` seconds the TCP connection is dropped.
+        """
         self.close_cause = self.close_cause or "close"
-        if not self.closed and self._transport is not None:
-            self.send_text(b"41")
-            self.send_text(b"1")
-            self._transport.send_close()
-            self._transport.disconnect()
+        if self.closed or self._transport is None:
+            return
+        self.send_text(b"41")
+        self.send_text(b"1")
+        self._transport.send_close()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._transport.wait_disconnected()
+        except (TimeoutError, OSError):
+            self.cut()
 
     def cut(self) -> None:
         """Drop the TCP connection without a word (the peer gets a reset or FIN, no close frame)."""

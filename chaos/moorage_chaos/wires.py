@@ -98,7 +98,7 @@ class RawWire:
 
     async def close(self) -> None:
         if self.socket is not None:
-            self.socket.close()
+            await self.socket.close()
 
     def cut(self) -> None:
         if self.socket is not None:

@@ -35,7 +35,7 @@ class BriefDisconnect(Scenario):
             # Apart, so that ten returns do not measure each other.
             await asyncio.sleep(i * 0.1)
             await daemon.close()
-            call = ctx.clients.start(caller.call(method, target=daemon, group="call"))
+            call = ctx.clients.start(caller.call(method, target=daemon, timeout_ms=10_000, group="call"))
             await asyncio.sleep(AWAY_S)
             await daemon.connect(here)
             await call

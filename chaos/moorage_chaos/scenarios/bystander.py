@@ -44,14 +44,16 @@ class Bystander(Scenario):
         doomed = await clients.daemon(account, "bystander:doomed", where=victim)
 
         async def call(group: str) -> None:
-            await caller.call(METHOD, target=daemon, group=group)
+            await caller.call(METHOD, target=daemon, timeout_ms=5000, group=group)
 
         await play(every(EVERY_MS, BEFORE_MS), lambda n: call("before"))
         long = [
             clients.start(c.call(METHOD, target=daemon, sleep_ms=LONG_MS, timeout_ms=20_000, group="long"))
             for c in watchers
         ]
-        dying = clients.start(caller.call("bystander:doomed", target=doomed, sleep_ms=20_000, group="doomed"))
+        dying = clients.start(
+            caller.call("bystander:doomed", target=doomed, sleep_ms=20_000, timeout_ms=5000, group="doomed")
+        )
         await running(clients, LONG, "long")
         await running(clients, 1, "doomed")
         load = clients.start(play(every(EVERY_MS, DURING_MS), lambda n: call("during")))

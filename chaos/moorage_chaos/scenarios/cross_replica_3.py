@@ -32,7 +32,7 @@ class CrossReplica3(Scenario):
             method = f"cross:{i}"
             daemon = await ctx.clients.daemon(account, method, where=here)
             caller = await ctx.clients.caller(account, there)
-            await caller.call(method, target=daemon, group="call")
+            await caller.call(method, target=daemon, timeout_ms=5000, group="call")
 
     def check(self, history: History) -> list[Promise]:
         def ways(history: History) -> float:

@@ -35,7 +35,7 @@ class FireAndForget(Scenario):
             ).connect(here)
             caller = await ctx.clients.caller(account, there)
             daemon.register(method)
-            await caller.call(method, target=daemon, group="call")
+            await caller.call(method, target=daemon, timeout_ms=5000, group="call")
 
     def check(self, history: History) -> list[Promise]:
         return judge(

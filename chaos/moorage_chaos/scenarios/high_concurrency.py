@@ -30,7 +30,7 @@ class HighConcurrency(Scenario):
         )
         callers = await together(ctx.clients.caller(account, places[i % len(places)]) for i in range(CALLERS))
         await together(
-            caller.call(f"many:{i}", target=daemon, group="all", batch=1)
+            caller.call(f"many:{i}", target=daemon, timeout_ms=5000, group="all", batch=1)
             for i, daemon in enumerate(daemons)
             for caller in callers
         )

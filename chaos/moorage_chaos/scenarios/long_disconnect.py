@@ -24,6 +24,7 @@ class LongDisconnect(Scenario):
     )
     safe = True
     lane: ClassVar[Lane] = "idle"
+    bound_s = 90.0
     mutants: ClassVar[tuple[str, ...]] = ("no-grace", "hang-call")
 
     async def run(self, ctx: Context) -> None:

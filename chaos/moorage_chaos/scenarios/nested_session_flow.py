@@ -40,9 +40,9 @@ class NestedSessionFlow(Scenario):
 
         machine.behaviours[SPAWN] = spawn
         for i in range(ROUNDS):
-            await caller.call(SPAWN, target=machine, params={"round": i}, group="spawn")
+            await caller.call(SPAWN, target=machine, params={"round": i}, timeout_ms=5000, group="spawn")
             await asyncio.sleep(PAUSE_S)
-            await caller.call(f"nested:{i}", group="session")
+            await caller.call(f"nested:{i}", timeout_ms=5000, group="session")
 
     def check(self, history: History) -> list[Promise]:
         return judge(history, (all_ok("calls", 2 * ROUNDS, group=("spawn", "session")),))

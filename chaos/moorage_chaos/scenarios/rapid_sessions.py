@@ -36,7 +36,7 @@ class RapidSessions(Scenario):
 
         arrivals = [ctx.clients.start(arrive(i, daemon)) for i, daemon in enumerate(daemons)]
         for which in ("arriving", "settled"):
-            await together(caller.call(f"rapid:{i}", group=which) for i in range(DAEMONS))
+            await together(caller.call(f"rapid:{i}", timeout_ms=5000, group=which) for i in range(DAEMONS))
         await together(arrivals)
 
     def check(self, history: History) -> list[Promise]:

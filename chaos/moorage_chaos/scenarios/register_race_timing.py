@@ -37,7 +37,9 @@ class RegisterRaceTiming(Scenario):
             daemon.register(method)
 
             async def call(n: int) -> None:
-                await callers[n].call(method, target=daemon, group="call", afterMs=DELAYS_MS[n])
+                await callers[n].call(
+                    method, target=daemon, timeout_ms=5000, group="call", afterMs=DELAYS_MS[n]
+                )
 
             await play(at(*DELAYS_MS), call)
 

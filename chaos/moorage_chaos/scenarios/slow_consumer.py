@@ -53,7 +53,7 @@ class SlowConsumer(Scenario):
         slow.wire.freeze()
 
         async def call(group: str) -> None:
-            await caller.call(METHOD, target=daemon, group=group)
+            await caller.call(METHOD, target=daemon, timeout_ms=5000, group=group)
 
         await play(every(20, 2000), lambda n: call("before"))
         over = asyncio.Event()

@@ -14,6 +14,7 @@ from moorage_chaos.scenarios.base import Context, Scenario
 from moorage_chaos.verdict import Promise
 
 METHOD = "steady:echo"
+LIMIT_MS = 5000
 PROBES = 100
 """Calls each way behind the comparison of medians; 20 would let one slow call decide."""
 
@@ -35,12 +36,16 @@ class SteadyState(Scenario):
             for i in range(10)
         )
         near = await ctx.clients.caller(account, here)
-        await together(c.call(METHOD, target=daemon, group="parallel") for c in callers for _ in range(5))
+        await together(
+            c.call(METHOD, target=daemon, timeout_ms=LIMIT_MS, group="parallel")
+            for c in callers
+            for _ in range(5)
+        )
         for i in range(20):
-            await callers[i % 10].call(METHOD, target=daemon, group="sequential")
+            await callers[i % 10].call(METHOD, target=daemon, timeout_ms=LIMIT_MS, group="sequential")
         for _ in range(PROBES):
-            await callers[0].call(METHOD, target=daemon, group="far")
-            await near.call(METHOD, target=daemon, group="near")
+            await callers[0].call(METHOD, target=daemon, timeout_ms=LIMIT_MS, group="far")
+            await near.call(METHOD, target=daemon, timeout_ms=LIMIT_MS, group="near")
 
     def check(self, history: History) -> list[Promise]:
         both = ("parallel", "sequential")

@@ -1,0 +1,43 @@
+"""Where mutants put themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Patch = Callable[[], None]
+
+MUTANTS: dict[str, tuple[str, Patch]] = {}
+
+
+def mutant(name: str, sentence: str) -> Callable[[Patch], Patch]:
+    """Register a function that breaks the process it is called in."""
+
+    def keep(patch: Patch) -> Patch:
+        if name in MUTANTS:
+            raise ValueError(f"two mutants are named {name}")
+        MUTANTS[name] = (sentence, patch)
+        return patch
+
+    return keep
+
+
+def replace(owner: Any, name: str, value: Any) -> None:
+    """Put ``value`` in the place of a function of the server. AttributeError if there is nothing to
+    replace.
+    """
+    if not hasattr(owner, name):
+        raise AttributeError(f"{owner!r} has no {name}: the mutant does not fit the server any more")
+    setattr(owner, name, value)
+
+
+class Every:
+    """True at each n-th call: faults that spare most of the traffic are the ones checkers may miss."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+        self._count = 0
+
+    def __call__(self) -> bool:
+        self._count += 1
+        return self._count % self._n == 0
