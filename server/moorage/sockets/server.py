@@ -10,9 +10,11 @@ from typing import Any
 from moorage.cluster.local import LocalManager
 from moorage.cluster.packets import BINARY_ACK, BINARY_EVENT, EVENT, encode
 from moorage.settings import Settings
-from moorage.sockets.engine import SERVER_DISCONNECT, Engine
-from moorage.sockets.incoming import JOIN_TIMEOUT_S, DirectHandler, Incoming, Reply
-from moorage.sockets.websocket import SocketHttpProtocol
+from moorage.sockets.engine import Engine
+from moorage.sockets.handover import SocketHttpProtocol
+from moorage.sockets.incoming import DirectHandler, Incoming, Reply
+from moorage.sockets.lifecycle import JOIN_TIMEOUT_S
+from moorage.sockets.transport import SERVER_DISCONNECT
 
 __all__ = ["DirectHandler", "Reply", "SocketServer"]
 

@@ -1,47 +1,32 @@
-"""WebSocket transport on picows: no writer task, no task per message.
-
-uvicorn accepts and parses the HTTP request; :class:`SocketHttpProtocol` hands connections of the Socket.IO path
-over to picows and everything else to uvicorn's own WebSocket protocol.
-"""
+"""WebSocket transport on picows: no writer task, no task per message."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
-from urllib.parse import parse_qs, unquote
+from typing import Any, Protocol
 
-import httptools
 from engineio.packet import MESSAGE, NOOP
 from engineio.packet import Packet as EngineIOPacket
 from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport
-from picows.picows import WSProtocol  # type: ignore[attr-defined]
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from moorage.cluster.packets import BINARY, TEXT, Encoded, frame
-from moorage.sockets.engine import (
+from moorage.sockets.engine import Engine
+from moorage.sockets.polling import PollingSocket
+from moorage.sockets.transport import (
     BEHIND_BYTES,
     CLIENT_DISCONNECT,
     SHUTTING_DOWN,
     TRANSPORT_CLOSE,
-    Engine,
     Peer,
-    PollingSocket,
     Socket,
-    peer_of,
 )
-
-logger = logging.getLogger(__name__)
 
 CLOSE_WAIT_S = 2.0
 """[s] The client's answer to our close frame; then the connection is cut."""
 
 UPGRADE_TIMEOUT_S = 10.0
 """[s] From the WebSocket of an upgrade to its last step; upgradeTimeout of Node's engine.io."""
-
-READ_BUFFER_BYTES = 4096
-"""First size of a connection's read buffer. picows doubles it up to twice the largest frame."""
 
 
 class Owner(Protocol):
@@ -289,110 +274,3 @@ class DirectSocket(Socket):
 
 def _nowhere(data: bytes) -> None:
     """Where a closed socket writes."""
-
-
-class _PicowsLog:
-    """picows logs what clients do wrong as errors, and each connection; here all of that is debugging.
-
-    A logger of its own per connection, which it makes when given a real one, costs 1 kB and is never needed.
-    """
-
-    def isEnabledFor(self, level: int) -> bool:
-        return False
-
-    def log(self, level: int, message: str, *args: object) -> None:
-        logger.debug(message, *args)
-
-    def debug(self, message: str, *args: object) -> None:
-        logger.debug(message, *args)
-
-    info = warning = error = debug
-
-    def exception(self, message: str, *args: object) -> None:
-        logger.exception(message, *args)
-
-
-class SocketHttpProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol; WebSocket upgrades at the Socket.IO path go to picows."""
-
-    engine: ClassVar[Engine]
-    socketio_path: ClassVar[str]
-
-    def handle_websocket_upgrade(self) -> None:
-        url = httptools.parse_url(self.url)
-        path = unquote((url.path or b"/").decode("latin-1"))
-        if path.rstrip("/") != self.socketio_path:
-            super().handle_websocket_upgrade()
-            return
-        query_string = (url.query or b"").decode("latin-1")
-        environ = _environ(dict(self.scope), path, query_string)
-        query = parse_qs(query_string)
-        if self.engine.refuses_origin(environ):
-            self.send_400_response("Not an accepted origin.")
-        elif query.get("EIO") != ["4"] or query.get("transport") != ["websocket"]:
-            self.send_400_response("Unsupported protocol version or transport.")
-        elif "sid" not in query:
-            self._hand_over(FreshConnection(self.engine, environ, self.connections))
-        else:
-            polling = self.engine.sockets.get(query["sid"][0])
-            if isinstance(polling, PollingSocket) and self.engine.allow_upgrades:
-                self._hand_over(UpgradingConnection(self.engine, environ, self.connections, polling))
-            else:
-                self.engine._log_error_once("", "bad-sid")
-                self.send_400_response("Session ID unknown")
-
-    def shutdown(self) -> None:
-        # A poll that waits for news would hold up uvicorn's exit.
-        self.engine.close_all(SHUTTING_DOWN)
-        super().shutdown()
-
-    def _hand_over(self, connection: Connection) -> None:
-        self.connections.discard(self)
-        # Only what the WebSocket handshake needs: picows limits the head to 16 kB, uvicorn does not.
-        head = b"GET / HTTP/1.1\r\n"
-        for name, value in self.headers:
-            if name in (b"host", b"upgrade", b"connection") or name.startswith(b"sec-websocket-"):
-                head += name + b": " + value + b"\r\n"
-        head += b"\r\n"
-        protocol = WSProtocol(
-            None, None, False, lambda request: connection, _PicowsLog(),
-            True,                                       # disconnect when a listener raises
-            None,                                       # no handshake timeout: the request is complete
-            False, 20, 20, 1,                           # no pings: Engine.IO has its own
-            True,                                       # answer pings
-            self.engine.max_http_buffer_size, None, READ_BUFFER_BYTES,
-        )  # fmt: skip
-        protocol.connection_made(self.transport)
-        self.transport.set_protocol(protocol)
-        while head and not self.transport.is_closing():
-            buffer = protocol.get_buffer(-1)
-            size = min(len(head), len(buffer))
-            buffer[:size] = head[:size]
-            head = head[size:]
-            protocol.buffer_updated(size)
-
-
-def _environ(scope: dict[str, Any], path: str, query_string: str) -> dict[str, Any]:
-    """The WSGI environ that python-engineio's ASGI driver makes, with the real peer."""
-    scope |= {"type": "websocket", "path": path, "query_string": query_string.encode("latin-1")}
-    address, port = peer_of(scope)
-    environ: dict[str, Any] = {
-        "SERVER_SOFTWARE": "asgi",
-        "REQUEST_METHOD": "GET",
-        "PATH_INFO": path,
-        "QUERY_STRING": query_string,
-        "RAW_URI": f"{path}?{query_string}" if query_string else path,
-        "SCRIPT_NAME": "",
-        "SERVER_PROTOCOL": "HTTP/1.1",
-        "REMOTE_ADDR": address,
-        "REMOTE_PORT": port,
-        "SERVER_NAME": "asgi",
-        "SERVER_PORT": "0",
-        "asgi.scope": scope,
-    }
-    for name, value in scope["headers"]:
-        key = "HTTP_" + name.decode("latin-1").upper().replace("-", "_")
-        text = value.decode("utf-8", "replace")
-        environ[key] = f"{environ[key]},{text}" if key in environ else text
-    environ["wsgi.url_scheme"] = environ.get("HTTP_X_FORWARDED_PROTO", scope.get("scheme") or "http")
-    return environ

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from moorage.cluster.local import LocalManager
 from moorage.settings import Settings
-from moorage.sockets.engine import PollingSocket
+from moorage.sockets.polling import PollingSocket
 from moorage.sockets.server import SocketServer
 
 from .running import receive, running, send_all, until
