@@ -37,6 +37,7 @@ async def test_python_socketio_face(start_node: StartNode, until: Until) -> None
     await here.server.enter_room("b", 5)
     await until(lambda: there.manager.rooms_of("b") == {"5"})
     await here.server.enter_room("a", 5)
+    assert here.manager.join("a", 6) and here.manager.leave("a", "6")  # type: ignore[arg-type]
     await there.server.emit("tuple", (1, 2), room=5, skip_sid="b")
     await until(lambda: a.got)
     assert (a.got, b.got) == ([["tuple", 1, 2]], [])
@@ -82,6 +83,16 @@ async def test_emit_with_a_callback_reaches_the_other_node(start_node: StartNode
     await until(lambda: b.asked)
     await b.ack({"r": 1})
     assert await call == {"r": 1}
+
+
+async def test_volatile_is_left_out_where_a_socket_is_behind(start_node: StartNode, until: Until) -> None:
+    here, there = await start_node(), await start_node()
+    b, slow = await there.client("b", "r"), await there.client("slow", "r")
+    slow.behind = True
+    here.manager.emit_now("volatile", [], ["r"], volatile=True)
+    here.manager.emit_now("e", [], ["r"])
+    await until(lambda: len(b.got) == 2)
+    assert slow.events == ["e"]
 
 
 async def test_an_emit_to_a_socket_here_stays_here(start_node: StartNode, valkey: Valkey) -> None:

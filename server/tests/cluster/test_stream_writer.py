@@ -141,6 +141,56 @@ async def test_a_freeze_beyond_the_bound(make: Make, valkey: Valkey, until: Unti
     assert writer.possibly_lost == 0
 
 
+class Delay:
+    """A network on the way to Redis that can keep what it was given, for a connection that we have given up."""
+
+    def __init__(self, valkey: Valkey) -> None:
+        self.port = valkey.port
+        self.flowing = asyncio.Event()
+        self.flowing.set()
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self.port)
+        flowing = self.flowing
+
+        async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter, gate: asyncio.Event) -> None:
+            while data := await source.read(65536):
+                await gate.wait()
+                sink.write(data)
+            sink.close()
+
+        always = asyncio.Event()
+        always.set()
+        loop = asyncio.get_running_loop()
+        self.tasks.append(loop.create_task(copy(reader, up_writer, flowing)))
+        self.tasks.append(loop.create_task(copy(up_reader, writer, always)))
+
+
+async def test_commands_that_arrive_after_their_connection_was_given_up(
+    make: Make, valkey: Valkey, until: Until
+) -> None:
+    network = Delay(valkey)
+    server = await asyncio.start_server(network, "127.0.0.1", 0)
+    writer = await make(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    writer.append("s", entry(0))
+    await until(lambda: not writer.pending)
+    held, network.flowing = network.flowing, asyncio.Event()
+    network.flowing.set()  # for connections from now on
+    held.clear()
+    for number in range(1, 11):
+        writer.append("s", entry(number))
+    await until(lambda: not writer.pending)  # given up, connected anew, settled, sent again
+    held.set()
+    await asyncio.wait(network.tasks[:2], timeout=5)
+    writer.append("s", entry(11))
+    await until(lambda: not writer.pending)
+    assert numbers(valkey) == list(range(12))
+    server.close()
+    await writer._backplane.stop()
+    await asyncio.wait(network.tasks, timeout=5)
+
+
 async def test_a_user_who_may_not_ask_gets_no_doubles(make: Make, valkey: Valkey, until: Until) -> None:
     valkey.client.execute_command("ACL SETUSER me on >p ~* &* +@all -info")
     writer = await make(valkey.url.replace("//", "//me:p@"))
