@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Phase = Literal["sequential", "concurrent", "flood", "paced"]
+Phase = Literal["idle", "sequential", "concurrent", "flood", "paced"]
 Better = Literal["lower", "higher"]
-PHASES: tuple[Phase, ...] = ("sequential", "concurrent", "flood", "paced")
+PHASES: tuple[Phase, ...] = ("idle", "sequential", "concurrent", "flood", "paced")
 
 USUAL_REPLICAS = 3
 """[replicas] The number that carries no suffix (DESIGN: a cluster of three)."""
@@ -61,6 +61,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("rpc-rate-64", "concurrent", "calls/s", "higher", TWICE),
     Figure("rpc-cpu-per-call", "concurrent", "µs", "lower"),
     Figure("rpc-redis-cpu-per-call", "concurrent", "µs", "lower"),
+    Figure("idle-cpu-per-replica", "idle", "ms/s", "lower"),
     Figure("broadcast-rate", "flood", "deliveries/s", "higher"),
     Figure("broadcast-cpu-per-delivery", "paced", "µs", "lower"),
     Figure("broadcast-redis-cpu-per-delivery", "paced", "µs", "lower"),

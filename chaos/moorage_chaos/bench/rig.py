@@ -168,6 +168,10 @@ class Rig:
     async def _load(self, phase: Phase) -> Callable[[float, float], dict[str, float]]:
         """Run the load; what is returned makes the figures of the servers' and Redis's CPU seconds."""
         seconds = self._durations.phase
+        if phase == "idle":
+            await asyncio.sleep(seconds)
+            share = 1e3 / seconds / len(self.processes)
+            return lambda servers, _redis: {"idle-cpu-per-replica": servers * share}
         if phase == "sequential":
             alone = await run_calls(self.pairs[:1], 1, seconds)
             return lambda _servers, _redis: call_figures(alone)
