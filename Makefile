@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv chaos test check lint types imports unit bench node lock clean
+.PHONY: help venv chaos test check lint types imports unit bench node docs lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -45,10 +45,15 @@ bench: venv ## the figures of the design, beside Node in the same run (writes bu
 node: ## the Node packages that the peer tests and the benchmark use
 	cd chaos/peers/node && npm ci --no-audit --no-fund
 
+docs: venv ## write the generated pages anew
+	$(BIN)/moorage settings --markdown > docs/settings.md
+
 lock: ## write requirements.lock anew from pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev --no-emit-index-url --no-annotate pyproject.toml -o requirements.lock
+
+-include operator.mk
 
 clean: ## remove what was built
 	rm -rf $(VENV) build dist

@@ -40,7 +40,10 @@ def parser() -> argparse.ArgumentParser:
     token = commands.add_parser("token", help="print a token for development, signed with SECRET_KEY")
     token.add_argument("--account", required=True, help="the account: subject of the token")
     token.add_argument("--ttl-ms", type=int, help="life in milliseconds (default: MOORAGE_TOKEN_TTL_MS)")
-    commands.add_parser("settings", help="print every environment variable, its default and meaning")
+    settings = commands.add_parser(
+        "settings", help="print every environment variable, its default and meaning"
+    )
+    settings.add_argument("--markdown", action="store_true", help="as the page docs/settings.md")
     return root
 
 
@@ -49,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     try:
         if arguments.command == "settings":
-            return _settings()
+            return _settings(arguments.markdown)
         if arguments.command == "token":
             return _token(arguments.account, arguments.ttl_ms)
         return _serve()
@@ -58,7 +61,10 @@ def main(argv: list[str] | None = None) -> int:
         return 2
 
 
-def _settings() -> int:
+def _settings(markdown: bool) -> int:
+    if markdown:
+        print(settings_module.markdown(), end="")
+        return 0
     rows = settings_module.table()
     width = max(len(name) for name, _, _ in rows)
     for name, default, meaning in rows:
@@ -75,7 +81,10 @@ def _token(account: str, ttl_ms: int | None) -> int:
         raise ConfigurationError(
             "SECRET_KEY must be set to the key of the replicas, or they will not accept the token"
         )
-    print(Tokens(settings).issue(account))
+    try:
+        print(Tokens(settings).issue(account))
+    except ValueError as error:
+        raise ConfigurationError(f"--account: {error}") from None
     return 0
 
 

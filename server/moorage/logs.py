@@ -41,6 +41,14 @@ def configure(level: str, kind: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # Their lines a connection or a request say nothing that our own do not.
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "moorage.sockets.socketio", "engineio", "socketio", "asyncio"):
+    # Their lines about connections and requests say nothing that our own do not.
+    for name in (
+        "uvicorn",
+        "uvicorn.error",
+        "uvicorn.access",
+        "moorage.sockets.socketio",
+        "engineio",
+        "socketio",
+        "asyncio",
+    ):
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))

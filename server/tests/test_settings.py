@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,3 +78,9 @@ def test_every_variable_is_in_the_table_with_a_meaning() -> None:
 def test_misspelt_variables_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOORAGE_DRAIN_MSS", "1")
     assert settings.unknown_variables() == ["MOORAGE_DRAIN_MSS"]
+
+
+def test_the_page_is_the_table() -> None:
+    """``make docs`` was run after the last change."""
+    page = Path(__file__).parents[2] / "docs" / "settings.md"
+    assert page.read_text() == settings.markdown()

@@ -48,7 +48,10 @@ class Request:
 
     @classmethod
     def parse(cls, payload: Any, timeout_max_ms: float, own_id: str) -> Request:
-        """``own_id`` is the request id where the caller gave none. Raises :class:`RpcError` ``invalid_params`` that says what is wrong."""
+        """``own_id`` is the request id where the caller gave none.
+
+        Raises :class:`RpcError` ``invalid_params`` that says what is wrong.
+        """
         if not isinstance(payload, dict):
             raise RpcError("invalid_params", error="Invalid parameters: an object is required")
         method = payload.get("method")
