@@ -13,7 +13,7 @@ from engineio.packet import Packet as EngineIOPacket
 
 from moorage.sockets.limited import LimitedLog
 from moorage.sockets.polling import PollingSocket
-from moorage.sockets.transport import Sink, Socket
+from moorage.sockets.transport import SERVER_DISCONNECT, Sink, Socket
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +54,15 @@ class Engine(engineio.AsyncServer):  # type: ignore[misc]
         """Close every transport."""
         for socket in list(self.sockets.values()):
             socket.close_now(reason)
+
+    async def disconnect(self, sid: str | None = None) -> None:
+        """Close one transport, or all; what is queued can still be fetched by polling, unless asked again."""
+        if sid is None:
+            self.close_all(SERVER_DISCONNECT)
+        elif (socket := self.sockets.get(sid)) is not None:
+            if socket.closing:
+                del self.sockets[sid]
+            socket.close_now(SERVER_DISCONNECT)
 
     async def get_session(self, sid: str) -> dict[str, Any]:
         """As upstream, and until the disconnect handlers are done."""

@@ -22,14 +22,7 @@ async def test_a_slow_reader_is_cut_and_others_are_not() -> None:
             got += 1
 
         good.on("news", count)
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        writer.write(
-            b"GET /v1/updates/?EIO=4&transport=websocket HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n"
-            b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-        )
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"\x81\x82\x00\x00\x00\x0040")
+        writer = await never_reads(server)
         await until(lambda: _connected(server) == 2)
         rounds = 0
         while _connected(server) == 2:
@@ -41,6 +34,32 @@ async def test_a_slow_reader_is_cut_and_others_are_not() -> None:
         assert server.sio.slow_clients == 1
         assert server.manager.emit_local("news", [""], []) == 1
         writer.close()
+
+
+async def never_reads(server: Running) -> asyncio.StreamWriter:
+    """A client that joins the default namespace and then leaves its socket alone."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    writer.write(
+        b"GET /v1/updates/?EIO=4&transport=websocket HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n"
+        b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    )
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"\x81\x82\x00\x00\x00\x0040")
+    return writer
+
+
+async def test_volatile_events_leave_out_who_is_behind() -> None:
+    async with running(socket_max_buffer_bytes=10_000_000) as server:
+        writer = await never_reads(server)
+        await until(lambda: _connected(server) == 1)
+        socket = next(iter(server.sio.eio.sockets.values()))
+        assert server.manager.emit_local("news", [], [], volatile=True) == 1
+        while not socket.behind:
+            server.manager.emit_local("news", ["x" * 50_000], [])
+        assert server.manager.emit_local("news", [], [], volatile=True) == 0
+        assert server.manager.emit_local("news", [], []) == 1
+        writer.transport.abort()
 
 
 def _connected(server: Running) -> int:

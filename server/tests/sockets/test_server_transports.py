@@ -117,6 +117,11 @@ async def test_close_socket_of_a_polling_client_is_delivered() -> None:
         server.sio.close_socket(next(iter(server.manager._namespaces["/"].connected)))
         answers = [(await http.get(url)).text for _ in range(2)]
         assert answers == ["41", "1"], "not in one answer, or Node's client takes it for a lost transport"
+        await server.sio.eio.disconnect("nobody")
+        async with server.raw() as ws:
+            await server.sio.eio.disconnect()
+            with pytest.raises(websockets.ConnectionClosed):
+                await receive(ws)
 
 
 async def test_polling_with_a_session_of_another_replica(caplog: pytest.LogCaptureFixture) -> None:
