@@ -43,9 +43,8 @@ async def play(
     zero = loop.time()
     async with asyncio.TaskGroup() as group:
         for i, offset in enumerate(offsets):
-            delay = zero + offset - loop.time()
-            if delay > 0:
-                await asyncio.sleep(delay)
+            # Also when we are late: those that were begun must get their turn.
+            await asyncio.sleep(max(0.0, zero + offset - loop.time()))
             if until():
                 break
             group.create_task(_run(start, i))

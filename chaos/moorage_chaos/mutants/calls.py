@@ -172,7 +172,15 @@ def oldest_wins() -> None:
         entries = self._rooms.get(room)
         return min(entries.values(), key=lambda entry: entry.age) if entries else None
 
+    put = Registry._put
+
+    def _put(self: Any, entry: Any) -> None:
+        tell, self.on_superseded = self.on_superseded, lambda entry: None
+        put(self, entry)
+        self.on_superseded = tell
+
     replace(Registry, "resolve", resolve)
+    replace(Registry, "_put", _put)
 
 
 @mutant("local-waits-for-redis", "a call to a socket of the same replica waits for a PING of Redis first")
