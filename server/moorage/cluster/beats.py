@@ -27,15 +27,13 @@ class BeatClock:
         self._healthy_since = now
         self._sent = None
 
-    def ticked(self, now: float) -> None:
-        """The loop turned. A tick late by a whole beat, or an echo missing for a whole beat, is unhealthy."""
+    def ticked(self, now: float, *, linked: bool) -> None:
+        """The loop turned. A tick late by a whole beat, a link that is down (``linked`` false), or an echo missing
+        for a whole beat is unhealthy."""
         late = self._ticked is not None and now - self._ticked > self.tick_s + self.interval_s
         self._ticked = now
-        if late:
+        if late or not linked or self._sent is None:
             self.unhealthy(now)
-        elif self._sent is None:
-            # No beat of ours is under way: without Redis nothing can be heard at all.
-            self._healthy_since = max(self._healthy_since, now - self.tick_s)
         elif self._echoed < self._sent and now - self._sent > self.interval_s:
             self._healthy_since = now
 

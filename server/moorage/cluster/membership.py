@@ -308,7 +308,7 @@ class Membership:
             return
         self._timer = asyncio.get_running_loop().call_later(self._clock.tick_s, self._tick)
         self._check_own_stall(now)
-        self._clock.ticked(now)
+        self._clock.ticked(now, linked=self.backplane.available)
         if now >= self._next_beat:
             self._next_beat = now + self._clock.interval_s
             if self.backplane.available:
@@ -328,7 +328,7 @@ class Membership:
         """
         if not self._clock.stalled(now):
             return
-        self._clock.ticked(now)
+        self._clock.ticked(now, linked=self.backplane.available)
         self._clock.unhealthy(now)
         old = self.inbox
         self.boot = secrets.token_hex(6)

@@ -10,13 +10,13 @@ from moorage.cluster.beats import BeatClock
 INTERVAL, MISSES = 0.2, 6
 
 
-def turn(clock: BeatClock, start: float, seconds: float, *, echo: bool = True) -> float:
-    """The loop turns for ``seconds``, with or without our own beats coming back."""
+def turn(clock: BeatClock, start: float, seconds: float, *, echo: bool = True, linked: bool = True) -> float:
+    """The loop turns for ``seconds``, with or without our own beats coming back, with or without a link."""
     now, beat = start, start
     while now < start + seconds:
         now += clock.tick_s
-        clock.ticked(now)
-        if now >= beat:
+        clock.ticked(now, linked=linked)
+        if now >= beat and linked:
             clock.sent(now)
             beat = now + INTERVAL
             if echo:
@@ -38,12 +38,21 @@ def test_without_our_own_echo_nothing_is_proven() -> None:
     assert not clock.silent(1.9, now)
 
 
+def test_without_a_link_nothing_is_proven_and_then_the_count_begins_anew() -> None:
+    clock = BeatClock(INTERVAL, MISSES)
+    now = turn(clock, 0.0, 2.0)
+    heard = now
+    now = turn(clock, now, 20.0, linked=False)
+    assert not clock.silent(heard, now)
+    assert not clock.silent(heard, turn(clock, now, 1.0))
+
+
 def test_after_a_stall_the_count_begins_anew() -> None:
     clock = BeatClock(INTERVAL, MISSES)
     now = turn(clock, 0.0, 2.0)
     now += 0.7
     assert not clock.stalled(now)
-    clock.ticked(now)
+    clock.ticked(now, linked=True)
     assert not clock.silent(1.9, now)
     assert clock.silent(1.9, turn(clock, now, 1.4))
 

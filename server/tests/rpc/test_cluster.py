@@ -192,6 +192,23 @@ async def test_redis_restart_loses_no_call_and_runs_none_twice(trio: list[Replic
     await knows(a, "slow", "d")
 
 
+async def test_nobody_is_given_up_while_redis_is_away(trio: list[Replica], valkey: Valkey) -> None:
+    a, b, c = trio
+    gone: list[str] = []
+    for replica in trio:
+        on_gone = replica.membership.on_gone
+        replica.membership.on_gone = lambda member, kind, f=on_gone: (gone.append(kind), f(member, kind))[0]  # type: ignore[misc]
+    valkey.kill()
+    await until(lambda: not any(r.backplane.available for r in trio))
+    await asyncio.sleep(1.5)  # more than the missed beats that would be evidence
+    assert gone == []
+    valkey.start()
+    await until(lambda: all(r.backplane.available for r in trio))
+    b.daemon("d", "m", lambda params: params)
+    await knows(a, "m", "d")
+    assert gone == []
+
+
 async def test_killed_subscriptions_prove_nothing(trio: list[Replica], valkey: Valkey) -> None:
     a, b, _ = trio
     b.daemon("d", "m", lambda params: params)
