@@ -151,6 +151,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _judge(arguments.files, rows, console)
         if arguments.replicas < 1:
             raise UsageError("--replicas must be at least 1")
+        if arguments.driver == "local" and sys.platform != "linux" and not arguments.list:
+            raise UsageError("the local driver needs Linux (/proc, prctl); run it in a container")
         chosen = choose(arguments, rows)
         if arguments.list:
             return _list(chosen, console)

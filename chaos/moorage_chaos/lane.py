@@ -77,7 +77,7 @@ class Lane:
         self.go = asyncio.Event()
         self.stop = asyncio.Event()
         folder = Path(order.folder)
-        self._run = Run(order.seed, order.driver, order.replicas, folder, order.mutant, order.versions)
+        self._run = Run(order.seed, order.driver, folder, order.mutant, order.versions)
         self._journal = FileJournal()
         config = LocalConfig(
             folder / "logs",

@@ -40,7 +40,6 @@ class Run:
 
     seed: int
     driver: str
-    replicas: int
     folder: Path
     mutant: str | None
     versions: dict[str, str]

@@ -11,7 +11,7 @@ JSON lines on stdin, answers and events on stdout:
 ==========  ==================================================================================================
 ``start``   ``id, entry "module:function", args, argv, env, log`` -> ``{"id", "pid", "start", "t"}``: fork and
             call ``function(*args)`` with ``sys.argv = argv``; ``env`` is the whole environment
-``exec``    ``id, argv, env, log, cwd?`` -> the same: fork and exec ``argv``
+``exec``    ``id, argv, env, log`` -> the same: fork and exec ``argv``
 ``signal``  ``id, pid, number`` -> ``{"id", "t"}``, t taken just before the signal; or ``{"id", "error"}``
 event       ``{"exit": pid, "code": status or -signal, "t"}``
 ==========  ==================================================================================================
@@ -136,8 +136,6 @@ class Parent:
                 if fd > 2:
                     os.close(fd)
             self._selector.close()
-            if request.get("cwd"):
-                os.chdir(request["cwd"])
             if request["op"] == "exec":
                 os.execvpe(argv[0], argv, env)
             os.environ.clear()

@@ -99,23 +99,21 @@ class Keeper:
         self, entry: str, args: Sequence[Any], argv: Sequence[str], env: Mapping[str, str], log: Path
     ) -> Child:
         """Fork and call ``entry`` (``module:function``) with ``args``. Raises DriverError."""
-        return await self._start("start", argv, env, log, None, entry=entry, args=list(args))
+        return await self._start("start", argv, env, log, entry=entry, args=list(args))
 
-    async def execute(
-        self, argv: Sequence[str], env: Mapping[str, str], log: Path, cwd: Path | None = None
-    ) -> Child:
+    async def execute(self, argv: Sequence[str], env: Mapping[str, str], log: Path) -> Child:
         """Fork and exec a program. Raises DriverError."""
-        return await self._start("exec", argv, env, log, cwd)
+        return await self._start("exec", argv, env, log)
 
     async def _start(
-        self, op: str, argv: Sequence[str], env: Mapping[str, str], log: Path, cwd: Path | None, **more: Any
+        self, op: str, argv: Sequence[str], env: Mapping[str, str], log: Path, **more: Any
     ) -> Child:
         try:
             async with asyncio.timeout(WARM_BOUND_S):
                 await self._warm.wait()
         except TimeoutError as error:
             raise DriverError(f"the server was not imported within {WARM_BOUND_S} s") from error
-        fields = {"argv": list(argv), "env": dict(env), "log": str(log), "cwd": str(cwd) if cwd else None}
+        fields = {"argv": list(argv), "env": dict(env), "log": str(log)}
         answer = await self.request(op, **fields, **more)
         child = Child(answer["pid"], answer["start"], answer["t"], self)
         self._children[child.pid] = child

@@ -62,11 +62,6 @@ class LocalReplica:
         return self.child.pid if self.child is not None else 0
 
     @property
-    def start_time(self) -> int:
-        """Clock ticks since boot at which the process started; with the pid it is an identity."""
-        return self.child.start if self.child is not None else 0
-
-    @property
     def state(self) -> State:
         if not self.running:
             return "dead" if self.child is not None or not self.generation else "starting"
