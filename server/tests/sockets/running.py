@@ -16,7 +16,7 @@ from moorage.cluster.local import LocalManager
 from moorage.settings import Settings
 from moorage.sockets.server import SocketServer
 
-WAIT_S = 5.0
+WAIT_S = 10.0
 """[s] Longest wait for something that must happen."""
 
 
@@ -43,7 +43,11 @@ class Running:
         """A connected python-socketio client."""
         client = socketio.AsyncClient(reconnection=False)
         await client.connect(
-            self.url, socketio_path="/v1/updates", transports=list(transports or ("websocket",)), **options
+            self.url,
+            socketio_path="/v1/updates",
+            transports=list(transports or ("websocket",)),
+            wait_timeout=WAIT_S,
+            **options,
         )
         try:
             yield client

@@ -49,7 +49,9 @@ async def test_connect_payload_environ_and_refusal() -> None:
             errors: list[Any] = []
             client.on("connect_error", errors.append)
             with pytest.raises(socketio.exceptions.ConnectionError):
-                await client.connect(server.url, socketio_path="/v1/updates", transports=[transport])
+                await client.connect(
+                    server.url, socketio_path="/v1/updates", transports=[transport], wait_timeout=WAIT_S
+                )
             assert errors == [{"message": "Missing authentication token"}]
         await until(server.nothing_left)
         async with websockets.connect(server.raw_url(), additional_headers={"X-Thing": "1"}) as ws:

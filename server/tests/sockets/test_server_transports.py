@@ -67,7 +67,9 @@ async def test_order_is_kept_over_an_upgrade() -> None:
                 await asyncio.sleep(0.0005)
 
         task = asyncio.create_task(stream())
-        await client.connect(server.url, socketio_path="/v1/updates", transports=["polling", "websocket"])
+        await client.connect(
+            server.url, socketio_path="/v1/updates", transports=["polling", "websocket"], wait_timeout=WAIT_S
+        )
         await asyncio.wait_for(task, WAIT_S)
         await until(lambda: len(got) == 400)
         assert got == list(range(400))
