@@ -52,9 +52,17 @@ async def test_registration_is_done_when_the_server_says_so() -> None:
     pair = Pair(Wire(), daemon, "m")
     pair.register()
     assert daemon.sent == [b'42["rpc-register",{"method":"m"}]']
+    daemon.on_event(b'42["rpc-registered",{"method":"m","scope":"local"}]')
     assert not pair.registered.done()
     for _ in range(2):
         daemon.on_event(b'42["rpc-registered",{"method":"m","scope":"cluster"}]')
+    assert pair.registered.done()
+
+
+async def test_node_registers_without_a_scope() -> None:
+    daemon = Wire()
+    pair = Pair(Wire(), daemon, "m")
+    daemon.on_event(b'42["rpc-registered",{"method":"m"}]')
     assert pair.registered.done()
 
 
