@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import secrets
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any
 
 from engineio.packet import MESSAGE
 from engineio.packet import Packet as EngineIOPacket
 
-from moorage.cluster import wire
+from moorage.cluster import counted, wire
 from moorage.cluster.local import LocalManager
 from moorage.cluster.packets import EVENT, Encoded, encode
 from moorage.cluster.requests import Requests
@@ -26,17 +25,6 @@ from moorage.cluster.writer import StreamWriter
 from moorage.storage.backplane import Backplane
 
 logger = logging.getLogger(__name__)
-
-COUNTER_KEY = "moorage:update-seq"
-"""Hash of the counters of :meth:`RedisStreamsManager.emit_counted`."""
-
-COUNTED = """
-local seq = redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
-redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[2], '*', 'uid', ARGV[3], 'nsp', '/', 'type', '3',
-  'data', ARGV[4] .. seq .. ARGV[5])
-return seq
-"""
-"""Counts and appends in one step. Always sent whole (EVAL): a script cache is lost at a failover."""
 
 CALL_TIMEOUT_MS = 60_000
 """How long an ``emit`` with a callback waits for acks of other nodes; that of python-socketio's ``call``."""
@@ -206,15 +194,10 @@ class RedisStreamsManager(LocalManager):
         there, in the order of the numbers. Raises :class:`BackplaneUnavailable`, :class:`BackplaneUnknown` (it
         may have happened), :class:`BackplaneReply`, or :class:`TypeError` for a payload that JSON cannot hold.
         """
-        mark = secrets.token_hex(16)
-        data = wire.encode_data(wire.broadcast(event, [{**payload, "seq": mark}], wire.opts(rooms, except_)))
-        if not data.startswith(b"{"):
-            raise TypeError("a counted payload cannot hold bytes")
-        before, after = data.split(b'"%b"' % mark.encode())
+        stream = self._stream("/")
         seq = await self.backplane.command(
-            "EVAL", COUNTED, 2, COUNTER_KEY, self._stream("/"),
-            counter, self._maxlen, wire.EMITTER_UID, before, after,
-        )  # fmt: skip
+            *counted.command(counter, event, payload, rooms, except_, stream=stream, maxlen=self._maxlen)
+        )
         payload["seq"] = seq
         return int(seq)
 

@@ -1,46 +1,25 @@
-"""Questions to all nodes of a namespace and answers to theirs, by pub/sub in the adapter's format.
+"""Questions to all nodes of a namespace, by pub/sub in the adapter's format; its answers are in ``answers``.
 
-A node that subscribes to the public channel must answer, or every caller waits for its timeout; so what cannot be
-answered properly is answered with nothing in it. A question never fails: it gives what came, and whether that
-was all. Handshakes are answered empty: they hold tokens.
+A question never fails: it gives what came, and whether that was all.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from moorage.cluster import wire
+from moorage.cluster.answers import ANSWER_BOUND_MS, Answers, LocalSockets
 from moorage.cluster.wire import Opts, RemoteSocket
 from moorage.errors import BackplaneError
 from moorage.storage.backplane import Backplane
 
 logger = logging.getLogger(__name__)
 
-ANSWER_BOUND_MS = 5000
-"""Node's wait for answers; a server-side handler that takes longer is answered for."""
-ACK_BOUND_MAX_MS = 600_000
-"""Longest time that a peer's acks are waited for."""
 RECOUNT_S = 0.25
 """How often a waiting question counts the nodes again, to see that one has gone."""
-
-
-class LocalSockets(Protocol):
-    """What this process has; the manager."""
-
-    def matching(self, namespace: str, opts: Opts) -> Mapping[str, str]:
-        """Sockets that ``opts`` means: sid -> eio_sid."""
-
-    def describe(self, namespace: str, sid: str) -> dict[str, Any]:
-        """``{id, handshake, rooms, data}`` of a socket."""
-
-    def emit_acked(
-        self, namespace: str, targets: Mapping[str, str], data: list[Any], on_ack: Callable[..., Any]
-    ) -> Callable[[], None]:
-        """Emit with an ack each; returns a function that stops waiting for them."""
 
 
 class _Question:
@@ -81,19 +60,24 @@ class _Question:
 
 
 class Requests:
-    """Asks and answers. ``uid`` is this node's; ``prefix`` that of the channels.
-
-    ``handlers``: what :meth:`server_side_emit` of other nodes reaches, event -> function or coroutine function;
-    what it returns is the answer. ``malformed`` counts messages that could not be decoded.
-    """
+    """Asks, and is a node that answers. ``uid`` is this node's; ``prefix`` that of the channels."""
 
     def __init__(self, backplane: Backplane, local: LocalSockets, *, uid: str, prefix: str) -> None:
-        self.handlers: dict[str, Callable[..., Any]] = {}
-        self.malformed = 0
+        self.answers = Answers(backplane, local, uid=uid, prefix=prefix)
+        self._malformed = 0
         self._backplane, self._local, self._uid, self._prefix = backplane, local, uid, prefix
         self._open: dict[str, tuple[Callable[[bytes], None], Callable[[bytes], None]]] = {}
         self._questions: dict[str, _Question] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def handlers(self) -> dict[str, Callable[..., Any]]:
+        """What :meth:`server_side_emit` of other nodes reaches here; see :class:`Answers`."""
+        return self.answers.handlers
+
+    @property
+    def malformed(self) -> int:
+        """Messages that could not be decoded."""
+        return self._malformed + self.answers.malformed
 
     # -- life ------------------------------------------------------------------------------------------
     def open(self, namespace: str) -> list[asyncio.Future[None]]:
@@ -102,7 +86,7 @@ class Requests:
             return []
 
         def public(payload: bytes) -> None:
-            self._asked(namespace, payload)
+            self.answers.asked(namespace, payload)
 
         def private(payload: bytes) -> None:
             self._answered(payload)
@@ -125,10 +109,7 @@ class Requests:
         """Close all namespaces and end running handlers."""
         for namespace in tuple(self._open):
             self.close(namespace)
-        if self._tasks:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.wait(self._tasks)
+        await self.answers.stop()
 
     # -- asking ----------------------------------------------------------------------------------------
     async def node_count(self, namespace: str = "/") -> int:
@@ -147,7 +128,8 @@ class Requests:
         opts = wire.opts(rooms, except_)
         meant = Opts(list(rooms), list(except_))
         question = _Question(acks=False)
-        question.values.extend(self._described(namespace, meant))
+        for sid in self._local.matching(namespace, meant):
+            question.values.append(RemoteSocket(**self._local.describe(namespace, sid)))
         complete = await self._ask(namespace, wire.FETCH_SOCKETS, {"opts": opts}, question, timeout_ms)
         return question.values, complete
 
@@ -253,12 +235,12 @@ class Requests:
                     return False  # somebody went without an answer
         return True
 
-    # -- answering -------------------------------------------------------------------------------------
+    # -- what comes back -----------------------------------------------------------------------------------
     def _answered(self, payload: bytes) -> None:
         message = wire.decode_payload(payload)
         body = message.body() if isinstance(message, wire.Message) else message
         if isinstance(body, wire.Malformed):
-            self.malformed += 1
+            self._malformed += 1
             return
         question = self._questions.get(getattr(body, "requestId", ""))
         if question is None:
@@ -271,85 +253,3 @@ class Requests:
             question.clients(body.clientCount)
         elif isinstance(body, wire.BroadcastAck):
             question.ack(body.packet)
-
-    def _asked(self, namespace: str, payload: bytes) -> None:
-        message = wire.decode_payload(payload)
-        if isinstance(message, wire.Malformed):
-            self.malformed += 1
-            return
-        if message.uid == self._uid:
-            return
-        body = message.body()
-        if isinstance(body, wire.FetchSockets):
-            sockets = [self._describe(namespace, sid) for sid in self._local.matching(namespace, body.opts)]
-            self._reply(namespace, message.uid, wire.FETCH_SOCKETS_RESPONSE, body.requestId, sockets=sockets)
-        elif isinstance(body, wire.ServerSideEmit):
-            self._server_side(namespace, message.uid, body)
-        elif isinstance(body, wire.Broadcast) and isinstance(body.requestId, str):
-            self._emit_for(namespace, message.uid, body)
-        else:
-            self.malformed += 1
-
-    def _reply(self, namespace: str, uid: str, number: int, request_id: str, **data: Any) -> None:
-        payload = wire.encode_payload(self._uid, namespace, number, {"requestId": request_id, **data})
-        self._backplane.publish(wire.private_channel(self._prefix, namespace, uid), payload)
-
-    def _describe(self, namespace: str, sid: str) -> dict[str, Any]:
-        described = self._local.describe(namespace, sid)
-        try:
-            wire.encode_data(described)
-        except (TypeError, ValueError):
-            described["data"] = {}
-            logger.warning("the data of a socket cannot be sent to other nodes")
-        return described
-
-    def _described(self, namespace: str, opts: Opts) -> list[RemoteSocket]:
-        return [
-            RemoteSocket(**self._local.describe(namespace, sid))
-            for sid in self._local.matching(namespace, opts)
-        ]
-
-    def _emit_for(self, namespace: str, uid: str, body: wire.Broadcast) -> None:
-        assert isinstance(body.requestId, str)
-        request_id: str = body.requestId
-        data = body.event()
-        if isinstance(data, wire.Malformed):
-            self.malformed += 1
-            return
-        targets = self._local.matching(namespace, body.opts)
-        self._reply(namespace, uid, wire.BROADCAST_CLIENT_COUNT, request_id, clientCount=len(targets))
-        if not targets:
-            return
-
-        def acked(*args: Any) -> None:
-            self._reply(namespace, uid, wire.BROADCAST_ACK, request_id, packet=args[0] if args else None)
-
-        forget = self._local.emit_acked(namespace, targets, data, acked)
-        timeout = body.opts.flag("timeout")
-        wanted = timeout if isinstance(timeout, (int, float)) and timeout > 0 else ANSWER_BOUND_MS
-        asyncio.get_running_loop().call_later(min(wanted, ACK_BOUND_MAX_MS) / 1000, forget)
-
-    def _server_side(self, namespace: str, uid: str, body: wire.ServerSideEmit) -> None:
-        task = asyncio.get_running_loop().create_task(self._run_handler(namespace, uid, body))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _run_handler(self, namespace: str, uid: str, body: wire.ServerSideEmit) -> None:
-        event, *args = body.packet or [None]
-        handler = self.handlers.get(event) if isinstance(event, str) else None
-        result = None
-        if handler is not None:
-            try:
-                async with asyncio.timeout(ANSWER_BOUND_MS / 1000):
-                    result = handler(*args)
-                    if inspect.isawaitable(result):
-                        result = await result
-            except Exception:
-                logger.exception("handler of server-side event %r failed", event)
-                result = None
-        if isinstance(body.requestId, str):
-            try:
-                self._reply(namespace, uid, wire.SERVER_SIDE_EMIT_RESPONSE, body.requestId, packet=result)
-            except (TypeError, ValueError):
-                logger.exception("the answer to server-side event %r cannot be sent", event)
-                self._reply(namespace, uid, wire.SERVER_SIDE_EMIT_RESPONSE, body.requestId, packet=None)

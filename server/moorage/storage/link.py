@@ -11,7 +11,6 @@ import asyncio
 import logging
 import random
 import re
-import socket
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 import hiredis
 
 from moorage.errors import BackplaneReply, BackplaneUnavailable, BackplaneUnknown
+from moorage.storage.connection import Connection
 from moorage.storage.url import parse_url
 
 logger = logging.getLogger(__name__)
@@ -28,10 +28,6 @@ BACKOFF_MAX_S = 0.25
 """Reconnect delays double between these, full jitter: back well inside a second, yet no storm of connects."""
 TICK_S = 0.05
 """How often the oldest outstanding command is looked at; its age grows at most by twice this in between."""
-OUTPUT_MAX_BYTES = 64 * 1024 * 1024
-"""Unsent bytes beyond which commands are refused instead of queued (Redis is frozen or slow)."""
-KEEPALIVE_IDLE_S = 5
-KEEPALIVE_PROBES = 3
 
 REFUSALS = ("LOADING", "READONLY", "MASTERDOWN", "NOAUTH", "WRONGPASS")
 """Error replies that speak about the server, not about the command: nothing was done, and this is not a Redis
@@ -40,35 +36,6 @@ we can work with. The connection is renewed, which after a failover finds the ne
 
 class _Refused(Exception):
     """Redis is there but not usable; the text is the reason."""
-
-
-class _Connection(asyncio.Protocol):
-    """Bytes in, bytes out; everything else is the link's."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-        self.transport: asyncio.Transport | None = None
-        self.full = False
-        self.closed = asyncio.get_running_loop().create_future()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport  # type: ignore[assignment]
-        transport.set_write_buffer_limits(high=OUTPUT_MAX_BYTES)  # type: ignore[attr-defined]
-        self._link._tune(transport.get_extra_info("socket"))
-
-    def data_received(self, data: bytes) -> None:
-        self._link._received(self, data)
-
-    def pause_writing(self) -> None:
-        self.full = True
-
-    def resume_writing(self) -> None:
-        self.full = False
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if not self.closed.done():
-            self.closed.set_result(None)
-        self._link._drop(self, "connection closed by Redis" if exc is None else f"connection lost: {exc}")
 
 
 class Link:
@@ -102,7 +69,7 @@ class Link:
         self._timeout_s = timeout_ms / 1000
         self._on_up, self._on_down, self._on_message = on_up, on_down, on_message
         self._task: asyncio.Task[None] | None = None
-        self._connection: _Connection | None = None
+        self._connection: Connection | None = None
         self._down = asyncio.Event()
         self._rising = asyncio.Event()
         self._reason = ""
@@ -173,25 +140,15 @@ class Link:
         else:
             await self._loop.create_connection(self._attach, url.host, url.port, ssl=self._ssl)
 
-    def _attach(self) -> _Connection:
+    def _attach(self) -> Connection:
         self._reader = hiredis.Reader(replyError=BackplaneReply, notEnoughData=_MORE)
         self._count_sent = self._count_replied = 0
-        self._connection = _Connection(self)
+        self._connection = Connection(
+            received=self._received,
+            lost=self._drop,
+            user_timeout_ms=0 if self.url.scheme == "unix" else int(self._timeout_s * 1000),
+        )
         return self._connection
-
-    def _tune(self, sock: Any) -> None:
-        if sock is None or self.url.scheme == "unix":
-            return
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in (
-            ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
-            ("TCP_KEEPINTVL", KEEPALIVE_IDLE_S),
-            ("TCP_KEEPCNT", KEEPALIVE_PROBES),
-            ("TCP_USER_TIMEOUT", int(self._timeout_s * 1000)),
-        ):
-            if hasattr(socket, option):  # not every platform has all of them
-                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
     async def _greet(self) -> None:
         url = self.url
@@ -243,7 +200,7 @@ class Link:
         if self._connection is not None:
             self._drop(self._connection, reason)
 
-    def _drop(self, connection: _Connection, reason: str) -> None:
+    def _drop(self, connection: Connection, reason: str) -> None:
         if connection is not self._connection:
             return
         self._connection = None
@@ -313,7 +270,7 @@ class Link:
         self._marks.append((self._count_sent, self._clock()))
         self._connection.transport.write(data)
 
-    def _received(self, connection: _Connection, data: bytes) -> None:
+    def _received(self, connection: Connection, data: bytes) -> None:
         if connection is not self._connection:
             return
         reader, sent, on_message = self._reader, self._sent, self._on_message

@@ -312,7 +312,7 @@ async def test_nothing_is_said_about_futures_that_nobody_awaits(
 async def test_a_full_output_buffer_refuses(
     start_link: StartLink, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("moorage.storage.link.OUTPUT_MAX_BYTES", 100_000)
+    monkeypatch.setattr("moorage.storage.connection.OUTPUT_MAX_BYTES", 100_000)
     link = await start_link(timeout_ms=5000)
     valkey.freeze()
     futures = []
