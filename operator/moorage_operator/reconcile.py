@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 ASK_AGAIN_SECONDS = 5.0
 """[s] Between questions to a pod about an external Redis, only while it does not answer well."""
+NEXT_STEP_SECONDS = 0.2
+"""[s] Until the next pass when a step was over as soon as it was taken."""
 CONTESTED_SECONDS = 30.0
 """[s] Until a contested child is written again."""
 REMOVABLE = frozenset(
@@ -114,8 +116,11 @@ class Pass:
             await self._write(decision, found.inputs)
             self.observed = self._observe()
             after = self._decide(found)
-            # A step that was just taken is told, even if nothing is left of it to see.
-            decision = decision if decision.step is Step.SCALING_UP else after
+            if decision.step in SWITCHING and after.step != decision.step:
+                # A step that was taken is told, even if the cluster was so quick that nothing of it is left to see.
+                self.again = NEXT_STEP_SECONDS
+            else:
+                decision = after
         await self._status(decision)
         if self.retry is not None:
             raise self.retry

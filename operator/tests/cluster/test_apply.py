@@ -22,7 +22,7 @@ def test_one_object_becomes_a_running_server_and_delete_leaves_the_claim(one: On
     assert (status["mode"], status["readyReplicas"]) == ("Clustered", 3)
     assert status["redis"] == {"mode": "Managed", "ready": True}
     children = one.cluster.items(OWNED, *one.labels)
-    assert len(children) == 15
+    assert len(children) == 14
     for child in children:
         owners = child["metadata"]["ownerReferences"]
         assert [o["uid"] for o in owners] == [body["metadata"]["uid"]], child["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""Row `operator-kill`: SIGKILL in the middle of each step; the next process finishes, and nothing harmful is repeated."""
+"""Row `operator-kill`: SIGKILL in each step; the next process finishes, and nothing harmful is repeated."""
 
 from __future__ import annotations
 
@@ -53,4 +53,5 @@ def test_whatever_step_it_dies_in_the_next_one_finishes(kill_cluster: Cluster, t
         assert one.there("secret", "-secret-key")["data"] == secret
         assert one.body()["status"]["readyReplicas"] == 2
     finally:
+        print(operator.text)
         operator.stop()

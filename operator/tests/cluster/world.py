@@ -230,6 +230,8 @@ class Pods:
         self._process.terminate()
         self._process.wait(10)
         self._thread.join(10)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
         assert self.serving, "the recorder saw nothing: it proves nothing"
 
     def check_no_islands(self) -> None:
