@@ -74,10 +74,9 @@ class Pair:
         event, payload = orjson.loads(data[at:])[:2]
         if event == "rpc-request":
             self.daemon.send(b"43%b%b" % (data[2:at], orjson.dumps([{"n": payload["params"]["n"]}])))
-        elif event == "rpc-registered" and payload.get("scope", "cluster") == "cluster":
-            # Node's answer has no scope; ours says "local" while it has no Redis, and "cluster" later.
-            if not self.registered.done():
-                self.registered.set_result(None)
+        # Node's answer has no scope; ours says "local" while it has no Redis, and "cluster" later.
+        elif event == "rpc-registered" and payload.get("scope") != "local" and not self.registered.done():
+            self.registered.set_result(None)
 
     def _answered(self, data: bytes) -> None:
         now = time.perf_counter()
