@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import orjson
+
 from moorage_chaos.drivers import procfs
 from moorage_chaos.drivers.base import Can, DriverError, Evidence, Notify, Replica, Setup
 from moorage_chaos.drivers.keeper import Child, Keeper
@@ -104,6 +106,7 @@ class LocalDriver:
             else:
                 replica.redis_url = self.redis.url
         await asyncio.gather(*(self.launch(replica) for replica in self.replicas))
+        await self._settled(START_BOUND_S)
 
     async def _start_keeper(self) -> None:
         journal = self.config.journal
@@ -332,13 +335,27 @@ class LocalDriver:
                     *(self.launch(place, wait=False) for place in self.replicas if not place.running)
                 )
                 await self.wait_ready(timeout_s=max(0.1, end - time.monotonic()))
-                await self._registries_agree()
+                await self._settled(max(0.1, end - time.monotonic()))
         except TimeoutError as error:
             raise DriverError(f"the start state was not back within {timeout_s} s") from error
 
-    async def _registries_agree(self) -> None:
-        while True:
-            known = [(await self.metrics(place)).get(REGISTRATIONS) for place in self.replicas]
-            if len(set(known)) == 1:
-                return
-            await asyncio.sleep(0.1)
+    async def _settled(self, timeout_s: float) -> None:
+        """No replica is degraded (all reach Redis) and all know as many registrations. Raises DriverError."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not await self._is_settled():  # noqa: ASYNC110 -- other processes have no event for it
+                    await asyncio.sleep(0.1)
+        except TimeoutError as error:
+            raise DriverError(f"replicas did not agree within {timeout_s:.0f} s") from error
+
+    async def _is_settled(self) -> bool:
+        known = set()
+        for place in self.replicas:
+            try:
+                _, body = await get(place.direct_url + "/ready", timeout_s=3.0)
+                if orjson.loads(body or b"{}").get("degraded"):
+                    return False
+            except (OSError, TimeoutError, ValueError):
+                return False
+            known.add((await self.metrics(place)).get(REGISTRATIONS))
+        return len(known) <= 1

@@ -7,8 +7,9 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-TAG = "MOORAGE_CHAOS_RUN"
-"""Environment variable that marks every process of one system; ``recover`` finds orphans by it."""
+TAG = "CHAOS_RUN"
+"""Environment variable (none of the server's) that marks every process of one system; ``recover`` finds orphans by
+it."""
 
 
 def _stat(pid: int) -> list[str]:

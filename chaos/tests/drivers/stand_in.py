@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -16,7 +17,10 @@ class StandIn:
 
     def page(self, path: str) -> tuple[int, str]:
         if path == "/ready":
-            return (503 if self.draining else 200), ""
+            degraded = json.dumps(
+                {"degraded": os.path.exists(os.environ.get("STAND_IN_DEGRADED", "/nonexistent"))}
+            )
+            return (503 if self.draining else 200), degraded
         if path == "/metrics":
             return (
                 200,

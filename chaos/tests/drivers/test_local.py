@@ -168,8 +168,19 @@ async def test_restore_wants_equal_registries(make: Make) -> None:
     driver.setup = Setup(replicas=2, env={"STAND_IN_REGISTRATIONS": "5"})
     await driver.kill(driver.replicas[0])
     await driver.launch(driver.replicas[0])
-    with pytest.raises(DriverError, match="not back within"):
+    with pytest.raises(DriverError, match=r"not back within|did not agree"):
         await driver.restore(0.4)
+
+
+async def test_restore_waits_until_nobody_is_degraded(make: Make, tmp_path: Path) -> None:
+    mark = tmp_path / "degraded"
+    driver = await make(Setup(replicas=2, env={"STAND_IN_DEGRADED": str(mark)}))
+    mark.touch()
+    with pytest.raises(DriverError, match=r"not back within|did not agree"):
+        await driver.restore(0.4)
+    restoring = asyncio.create_task(driver.restore(20))
+    mark.unlink()
+    await restoring
 
 
 async def test_a_socket_is_found_by_the_connect_line(make: Make) -> None:
