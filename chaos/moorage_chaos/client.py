@@ -13,7 +13,7 @@ from moorage_chaos.wires import Answer, Wire
 
 Behaviour = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
-NO_ANSWER_S = 5.0
+NO_ANSWER_S = 2.0
 """A call that has no answer this long after its last possible end is unaccounted for, and recorded so."""
 DEFAULT_CALL_S = 45.0
 """Last possible end of a call without ``timeoutMs``: grace 15 s and RPC_CALL_TIMEOUT_MS 30 s (PROTOCOL, RPC 3

@@ -11,11 +11,11 @@ LATE_S = 0.5
 """Later than any bar of an end that has evidence."""
 
 
-@mutant("hang-call", "one call in ten is never answered")
+@mutant("hang-call", "one call in five is never answered")
 def hang_call() -> None:
     from moorage.rpc.calls import Calls
 
-    finish, now = Calls._finish, Every(10)
+    finish, now = Calls._finish, Every(5)
 
     def _finish(self: Any, call: Any, result: str, ack: dict[str, Any]) -> None:
         if now():

@@ -32,7 +32,7 @@ class NetworkLoss(Scenario):
     lane: ClassVar[Lane] = "calm"
     needs: ClassVar[frozenset[Can]] = frozenset({"client-links"})
     bound_s = 100.0
-    mutants: ClassVar[tuple[str, ...]] = ("hang-call", "end-falsely")
+    mutants: ClassVar[tuple[str, ...]] = ("end-falsely",)
 
     async def run(self, ctx: Context) -> None:
         clients, account, rng = ctx.clients, ctx.clients.account(), ctx.random
