@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 OLDEST_KUBERNETES = (1, 30)
 """CRD ratcheting, `quantity()` in CEL and preStop sleep are on by default from here."""
+CRD_SECONDS = 20.0
+"""[s] `kubectl apply -f manifests/` makes CRD and operator in one go; the kind is served a little later."""
 LEASE_NAME = "moorage-operator"
 
 
@@ -81,13 +83,18 @@ async def run(options: Options) -> int:
 
 
 async def check(api: Api) -> None:
-    """Raises :class:`NotFit` when the cluster is too old or the CRD is missing."""
+    """Raises :class:`NotFit` when the cluster is too old or the CRD is missing (and does not come either)."""
     version = await api.version()
     if version < OLDEST_KUBERNETES:
         wanted, found = (".".join(map(str, v)) for v in (OLDEST_KUBERNETES, version))
         raise NotFit(f"Kubernetes {wanted} or newer is needed; this is {found}")
-    if not await api.knows(KIND):
-        raise NotFit("the cluster does not know RealtimeServer; run: kubectl apply -f manifests/00-crd.yaml")
+    deadline = asyncio.get_running_loop().time() + CRD_SECONDS
+    while not await api.knows(KIND):
+        if asyncio.get_running_loop().time() > deadline:
+            raise NotFit(
+                "the cluster does not know RealtimeServer; run: kubectl apply -f manifests/00-crd.yaml"
+            )
+        await asyncio.sleep(1)
 
 
 async def _lead(

@@ -25,7 +25,6 @@ from moorage_operator.plan import (
     Render,
     Scale,
     Seen,
-    Step,
     held,
     plan,
 )

@@ -155,7 +155,7 @@ def test_drift_is_repaired_once_and_additions_stay(one: One) -> None:
 
     def versions() -> dict[str, str]:
         kinds = "deployments,services,statefulsets,configmaps,secrets,pdb,serviceaccounts,rts"
-        found = one.cluster.items(kinds, *one.labels) + [one.body()]
+        found = [*one.cluster.items(kinds, *one.labels), one.body()]
         return {f"{o['kind']}/{o['metadata']['name']}": o["metadata"]["resourceVersion"] for o in found}
 
     def at_rest() -> bool:

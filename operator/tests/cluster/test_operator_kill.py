@@ -53,5 +53,4 @@ def test_whatever_step_it_dies_in_the_next_one_finishes(kill_cluster: Cluster, t
         assert one.there("secret", "-secret-key")["data"] == secret
         assert one.body()["status"]["readyReplicas"] == 2
     finally:
-        print(operator.text)
         operator.stop()

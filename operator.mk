@@ -1,0 +1,37 @@
+# Kubernetes: a real cluster on this machine (chaos/testcluster), images on it, the tests that need it.
+BOX            := $(PYTHON) chaos/testcluster/box.py
+BOX_STATE      ?= /var/lib/testcluster
+BOX_PREBUILT   ?= $(wildcard ../shared/testcluster)
+BOX_KUBECONFIG := $(BOX_STATE)/kubeconfig
+export BOX_STATE
+ifneq ($(BOX_PREBUILT),)
+export BOX_PREBUILT
+endif
+BOX_IMAGE       = $(BOX) image . $(1):dev -f $(2)/Dockerfile --ignorefile $(2)/Dockerfile.dockerignore --layers --build-arg PYTHON_IMAGE=localhost/python:box
+
+.PHONY: cluster cluster-down cluster-kubeconfig images test-cluster bench-operator docs-operator
+
+cluster: ## start a real Kubernetes of two nodes on this machine (root, Debian); prints the kubeconfig
+	@command -v buildah >/dev/null || $(BOX) install
+	@$(BOX) up
+
+cluster-down: ## end it; leaves nothing behind
+	$(BOX) down
+
+cluster-kubeconfig:
+	@echo $(BOX_KUBECONFIG)
+
+images: ## build the images of server, operator and the tests' stand-in, and load them on the cluster
+	$(call BOX_IMAGE,moorage-server,server)
+	$(call BOX_IMAGE,moorage-operator,operator)
+	$(BOX) image operator/tests/cluster/standin moorage-standin:dev -f operator/tests/cluster/standin/Dockerfile --build-arg PYTHON_IMAGE=localhost/python:box
+	$(BOX) load-base
+
+test-cluster: venv ## the tests on that cluster (or on the one that KUBECONFIG names)
+	KUBECONFIG=$${KUBECONFIG:-$(BOX_KUBECONFIG)} $(BIN)/python -m pytest operator/tests/cluster $(ARGS)
+
+bench-operator: venv ## 200 objects against the real API server: time to Ready, requests at rest, memory
+	KUBECONFIG=$${KUBECONFIG:-$(BOX_KUBECONFIG)} $(BIN)/python -m operator_bench $(ARGS)
+
+docs-operator: venv ## write docs/operator/reference.md anew from the CRD
+	$(BIN)/python operator/reference.py
