@@ -16,7 +16,10 @@ from moorage_chaos.bench.processes import Process, cpu_seconds
 from moorage_chaos.bench.servers import PATH, Cluster, make_token
 
 PAIRS = 8
-"""[pairs] Of caller and daemon; pair i calls from replica i to replica i + 1."""
+"""[pairs] Of caller and daemon."""
+BETWEEN = 2
+"""[replicas] That carry the calls, half of them in each direction, however many replicas there are: the load is the
+same at each size of the cluster, and what differs is what the size costs."""
 IN_FLIGHT = 64
 """[calls] Of all pairs together in the phase ``concurrent``."""
 SOCKETS = 40
@@ -93,14 +96,13 @@ class Rig:
     async def connect_pairs(self, count: int) -> None:
         """Callers and daemons, provably on different replicas; warmed."""
         token = make_token(self._cluster.secret, "bench-rpc")
-        replicas = len(self._cluster.ports)
         for number in range(count):
             daemon, there = await self._connect(
-                (number + 1) % replicas,
+                (number + 1) % BETWEEN,
                 {"token": token, "clientType": "machine-scoped", "machineId": f"bench-{number}"},
             )
             caller, here = await self._connect(
-                number % replicas, {"token": token, "clientType": "user-scoped"}
+                number % BETWEEN, {"token": token, "clientType": "user-scoped"}
             )
             if here == there:
                 raise BenchError(f"caller and daemon of pair {number} are both on replica {here}")
