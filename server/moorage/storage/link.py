@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 BACKOFF_MIN_S = 0.02
 BACKOFF_MAX_S = 0.25
 """Reconnect delays double between these, full jitter: back well inside a second, yet no storm of connects."""
+LOG_INTERVAL_S = 10.0
+"""The same reason is logged at most this often, however often it takes the link down."""
 TICK_S = 0.05
 """How often the oldest outstanding command is looked at; its age grows at most by twice this in between."""
 
@@ -73,7 +75,9 @@ class Link:
         self._down = asyncio.Event()
         self._rising = asyncio.Event()
         self._reason = ""
-        self._logged: set[str] = set()
+        self._logged: dict[str, float] = {}  # reason -> when
+        self._outage: set[str] = set()  # reasons logged since the link was up
+        self._backoff = BACKOFF_MIN_S
         self._reader: Any = None
         self._queue: list[bytes] = []
         self._queued: list[asyncio.Future[Any]] = []
@@ -111,7 +115,6 @@ class Link:
         return True
 
     async def _run(self) -> None:
-        delay = BACKOFF_MIN_S
         while True:
             self._down.clear()
             try:
@@ -127,11 +130,11 @@ class Link:
             except Exception as error:  # whatever answers there, it must not end the link
                 self._fail(f"not a usable Redis: {type(error).__name__}")
             else:
-                delay = BACKOFF_MIN_S
+                self._backoff = BACKOFF_MIN_S
                 self._raise_up()
                 await self._down.wait()
-            await asyncio.sleep(random.uniform(0, delay))
-            delay = min(delay * 2, BACKOFF_MAX_S)
+            await asyncio.sleep(random.uniform(0, self._backoff))
+            self._backoff = min(self._backoff * 2, BACKOFF_MAX_S)
 
     async def _connect(self) -> None:
         url = self.url
@@ -179,9 +182,10 @@ class Link:
     def _raise_up(self) -> None:
         self.up = True
         self._rising.set()
-        log = logger.warning if self._logged else logger.info
-        log("redis link %s is up (%s)", self.name, self.url)
-        self._logged.clear()
+        if self._outage or not self._logged:
+            log = logger.warning if self._outage else logger.info
+            log("redis link %s is up (%s)", self.name, self.url)
+            self._outage.clear()
         self._call(self._on_up)
 
     def _fail(self, reason: str) -> None:
@@ -190,14 +194,16 @@ class Link:
         self._log_down(reason)
 
     def _log_down(self, reason: str) -> None:
-        # An outage of hours gives one line for each different reason.
-        if reason not in self._logged:
-            self._logged.add(reason)
+        now = self._loop.time()
+        if reason not in self._outage and now - self._logged.get(reason, -LOG_INTERVAL_S) >= LOG_INTERVAL_S:
+            self._outage.add(reason)
+            self._logged[reason] = now
             logger.warning("redis link %s is down (%s): %s", self.name, self.url, reason)
 
     def drop(self, reason: str) -> None:
-        """Give this connection up and connect anew."""
+        """Give this connection up and connect anew, not at once: what was wrong may still be."""
         if self._connection is not None:
+            self._backoff = BACKOFF_MAX_S
             self._drop(self._connection, reason)
 
     def _drop(self, connection: Connection, reason: str) -> None:
