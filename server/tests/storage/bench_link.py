@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import statistics
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -77,13 +78,10 @@ def main() -> None:
     server = Valkey()
     server.start()
     try:
-        print(
-            json.dumps(
-                {"asyncio": asyncio.run(measure(server.url)), "uvloop": uvloop.run(measure(server.url))}
-            )
-        )
+        result = {"asyncio": asyncio.run(measure(server.url)), "uvloop": uvloop.run(measure(server.url))}
     finally:
         server.stop()
+    sys.stdout.write(json.dumps(result) + "\n")
 
 
 if __name__ == "__main__":
