@@ -96,11 +96,11 @@ class Link:
 
     async def stop(self) -> None:
         """Close for good. Outstanding commands end as unknown; new ones as unavailable."""
-        task, connection = self._task, self._connection
-        self._task = None
+        task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
+        connection = self._connection
         if connection is not None:
             self._drop(connection, "stopped")
             await asyncio.wait([connection.closed], timeout=1.0)
@@ -178,6 +178,8 @@ class Link:
         except BackplaneReply:  # a user without this right; what needs the id does without
             found = None
         self.server_id = found[1].decode() if found else ""
+        if self._connection is None:  # lost with the last reply
+            raise BackplaneUnavailable(self._reason)
 
     def _raise_up(self) -> None:
         self.up = True

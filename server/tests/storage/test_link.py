@@ -278,6 +278,7 @@ GREETING = b"*4\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$2\r\nid\r\n:1\r\n+PONG\r\n$0\r
         (b"+OK\r\n", b""),
         (b"*1\r\n$1\r\nx\r\n+PONG\r\n$0\r\n\r\n", b""),
         (b"-LOADING Redis is loading\r\n" * 3, b""),
+        (GREETING + b"+nobody asked\r\n", b""),
         (GREETING, b"garbage\r\n"),
         (GREETING, b"+OK\r\n+nobody asked\r\n"),
         (GREETING, b"-LOADING Redis is loading\r\n"),
@@ -294,6 +295,8 @@ async def test_odd_servers_end_nothing(
         future = link.command("PING")
         await until(lambda: downs)
         assert future.done()
+    else:
+        assert not await link.wait_up(0.1)
     assert link._task is not None
     assert not link._task.done()
     await link.stop()
