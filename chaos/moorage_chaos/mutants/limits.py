@@ -10,7 +10,7 @@ from moorage_chaos.mutants.registry import mutant, replace
 
 @mutant("unbounded-buffer", "what a slow client does not read is queued without bound")
 def unbounded_buffer() -> None:
-    os.environ["MOORAGE_SOCKET_MAX_BUFFER_BYTES"] = str(10**12)
+    os.environ["MOORAGE_SOCKET_MAX_BUFFER_BYTES"] = str(10**9)
 
 
 @mutant("no-limits", "any number of calls in flight and of methods on a socket")

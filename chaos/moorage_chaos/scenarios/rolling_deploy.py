@@ -117,9 +117,9 @@ class RollingDeploy(Scenario):
             history,
             (
                 reached("replicas rolled, exit code 0", 2, "replicas", steps),
-                reached("calls during the roll", 50, "calls", during),
+                reached("calls during the roll", 30, "calls", during),
                 fault_happened(Kill.kind, 1, killed),
-                all_ok("calls with our clients during the roll", 50, group="ours"),
+                all_ok("calls with our clients during the roll", 30, group="ours"),
                 only_lost_at_cuts("calls of plain clients lost outside a cut", group="plain"),
                 typed_ends(lost_callers=True, group=("plain", "ours")),
                 drain_pace("idle", DRAIN_MS),
