@@ -1,12 +1,11 @@
 """Which Moorage replicas live, and a private inbox for each.
 
 Every replica beats on one channel, tells all others what changed (``tell``), and owns an inbox channel whose
-name carries its generation (``boot``), so a restarted process is another peer. ``PUBLISH`` to an inbox answers
-with the number of receivers: 0 is the fastest proof of death there is.
+name carries its generation (``boot``), so a restarted process is another peer.
 
-Rules of evidence (facts: "Dead-peer detection"): a peer is gone after its goodbye, when its inbox has no
-receiver while our own has, when the same replica shows a new generation, or after ``beat_misses`` missed beats
-during which our own beats came back to us and our loop turned. Everything else is unknown, and waits.
+A peer is gone after its goodbye, when its inbox proves it (:mod:`moorage.cluster.inboxes`), when the same replica
+shows a new generation, or after ``beat_misses`` missed beats that we could have heard
+(:mod:`moorage.cluster.beats`). Everything else is unknown, and waits.
 
 Messages are msgpack arrays whose first item is a kind; a message that does not fit is dropped and counted.
 """
@@ -17,13 +16,13 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import ormsgpack
 import structlog
 
 from moorage.cluster.beats import BeatClock
+from moorage.cluster.inboxes import INBOX_PREFIX, GoneBy, Inboxes, Member
 from moorage.errors import BackplaneError, BackplaneUnavailable
 from moorage.settings import Settings
 from moorage.storage.backplane import Backplane
@@ -31,36 +30,8 @@ from moorage.storage.backplane import Backplane
 log = structlog.get_logger("moorage.membership")
 
 MEMBERS_CHANNEL = "moorage:members"
-INBOX_PREFIX = "moorage:inbox:"
-SECOND_LOOK_S = 0.05
-"""Distance of the second look at an inbox when a connection was renewed (PROTOCOL, RPC step 4)."""
 SYNC_BOUND_S = 2.0
 """How long a starting replica waits for the others' state before it is ready all the same."""
-
-GoneBy = Literal["goodbye", "no_receiver", "generation", "beats"]
-"""Kinds of positive evidence; label of ``rpc_evidence_total``."""
-
-
-@dataclass(slots=True, eq=False)
-class Member:
-    """A live peer. Times are ``time.monotonic()`` seconds."""
-
-    replica: str
-    boot: str
-    heard: float
-    link_generation: int
-    """Generation of our backplane in which it was heard last."""
-    applied: int = -1
-    """Number of its last tell that we applied; -1: its state is not here yet."""
-    acked: int = -1
-    """Number of our last tell that it applied."""
-    clock_ms: float = float("inf")
-    """Smallest (our wall clock - its wall clock) seen: its clock's offset plus the shortest transit."""
-    asked_at: float = 0.0
-    inbox: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.inbox = f"{INBOX_PREFIX}{self.replica}:{self.boot}"
 
 
 class Membership:
@@ -82,6 +53,12 @@ class Membership:
         self._tell_waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._left: dict[str, str] = {}
         self._closing = False
+        self._inboxes = Inboxes(
+            backplane,
+            lambda: self.inbox,
+            self._is_current,
+            lambda heard: self._clock.silent(heard, time.monotonic()),
+        )
         self._next_beat = 0.0
         # upward
         self.on_joined: Callable[[Member], None] = lambda member: None
@@ -103,6 +80,7 @@ class Membership:
     async def start(self) -> None:
         """Subscribe, say hello and collect the others' state, bounded; Redis away: goes on in the background."""
         self.backplane.on_up.append(self._link_up)
+        self.backplane.on_down.append(self._link_down)
         self._subscribe()
         self._timer = asyncio.get_running_loop().call_later(self._clock.tick_s, self._tick)
         if self.backplane.available:
@@ -142,10 +120,16 @@ class Membership:
 
     def _link_up(self) -> None:
         """The links are (back) up: nobody can be judged by what was missed; ask everybody for what was told."""
+        self._inboxes.linked = True
         self._clock.unhealthy(time.monotonic())
         self._send_all(["hello"])
         for member in list(self.members.values()):
             self._ask_state(member)
+
+    def _link_down(self) -> None:
+        self._inboxes.linked = False
+        if not self._closing:
+            self._send_all(["relinking"])  # heard if the command link is still up
 
     # -- telling ---------------------------------------------------------------------------------------
     def tell(self, item: Any) -> int:
@@ -246,41 +230,16 @@ class Membership:
         return answers, not missing
 
     # -- evidence --------------------------------------------------------------------------------------
+    def seen(self, replica: str) -> None:
+        """A publish to its inbox had a receiver."""
+        if (member := self.members.get(replica)) is not None:
+            member.seen_generation = self.backplane.generation
+
     async def look(self, replicas: Iterable[str]) -> None:
-        """Look at the inboxes of ``replicas`` and end the life of those without a receiver.
-
-        Our own inbox is looked at in the same command: if it has no receiver either, Redis lost subscriptions
-        and nothing is proven. A failed look-up proves nothing.
-        """
-        suspects = await self._empty_inboxes([m for r in replicas if (m := self.members.get(r))])
-        if not suspects:
-            return
-        generation = self.backplane.generation
-        sure = [m for m in suspects if m.link_generation == generation]
-        for member in sure:
+        """Look at the inboxes of ``replicas`` and end the life of those that are proven gone."""
+        members = [m for r in replicas if (m := self.members.get(r)) is not None]
+        for member in await self._inboxes.proven_gone(members):
             self._gone(member, "no_receiver")
-        rest = [m for m in suspects if m not in sure]
-        # Links were renewed since these were heard: they may be renewing theirs. Look again, and only after
-        # the time in which a live peer would have beaten.
-        rest = [m for m in rest if self._clock.silent(m.heard, time.monotonic())]
-        if rest:
-            await asyncio.sleep(SECOND_LOOK_S)
-            for member in await self._empty_inboxes(rest):
-                self._gone(member, "no_receiver")
-
-    async def _empty_inboxes(self, members: list[Member]) -> list[Member]:
-        if not members or not self.backplane.available:
-            return []
-        generation = self.backplane.generation
-        try:
-            reply = await self.backplane.command(
-                "PUBSUB", "NUMSUB", self.inbox, *(member.inbox for member in members)
-            )
-        except BackplaneError:
-            return []
-        if int(reply[1]) == 0 or self.backplane.generation != generation:
-            return []
-        return [m for m, n in zip(members, reply[3::2], strict=True) if int(n) == 0 and self._is_current(m)]
 
     def _is_current(self, member: Member) -> bool:
         return self.members.get(member.replica) is member
@@ -314,6 +273,7 @@ class Membership:
             if self.backplane.available:
                 self._clock.sent(now)
                 self._send_all(["beat", self._tell_no, now, time.time() * 1000])
+                self._inboxes.see(self.members.values())
         for member in list(self.members.values()):
             if self._clock.silent(member.heard, now):
                 self._gone(member, "beats")
@@ -370,7 +330,6 @@ class Membership:
         if member is None or member.boot != boot:
             member = self._meet(replica, boot, member)
         member.heard = time.monotonic()
-        member.link_generation = self.backplane.generation
         try:
             handle(member, replica, boot, kind, rest)
         except (ValueError, TypeError, IndexError):
@@ -380,7 +339,7 @@ class Membership:
     def _meet(self, replica: str, boot: str, old: Member | None) -> Member:
         if old is not None:
             self._gone(old, "generation")
-        member = Member(replica, boot, time.monotonic(), self.backplane.generation)
+        member = Member(replica, boot, time.monotonic())
         self.members[replica] = member
         if self._left.get(replica) == boot:
             # It never died, we only could not see it: its calls of ours are over, and it must know.
@@ -413,7 +372,10 @@ class Membership:
                 self._acknowledge(replica)
             elif number > member.applied:
                 self._ask_state(member)
+        elif kind == "relinking":
+            member.relinking = True
         elif kind == "hello":
+            member.relinking = False
             # Its links were renewed: what was on its way to it may be lost.
             self.on_relinked(replica)
             self._send_quietly(member, ["state", self._tell_no, self._state()])
@@ -435,6 +397,7 @@ class Membership:
         elif kind == "state":
             number, items = rest
             member.applied = number
+            self._inboxes.see([member])
             self.on_snapshot(replica, items)
             self._acknowledge(replica)
         elif kind == "applied":

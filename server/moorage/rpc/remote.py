@@ -22,7 +22,8 @@ from typing import Any
 import ormsgpack
 import structlog
 
-from moorage.cluster.membership import GoneBy, Member, Membership
+from moorage.cluster.inboxes import GoneBy, Member
+from moorage.cluster.membership import Membership
 from moorage.errors import BackplaneError, Delivered
 from moorage.rpc.registry import Entry
 from moorage.rpc.serving import EndKind, OnEnd, Serving
@@ -116,11 +117,11 @@ class Remote:
             sent.busy = False
             if future.cancelled() or future.exception() is not None:
                 return  # unknown: asked about when the links are up again
-            if future.result() == 0 and self._sent.get(call_id) is sent:
-                sent.undelivered = True
+            sent.undelivered = future.result() == 0
+            if not sent.undelivered:
+                self._members.seen(sent.replica)
+            elif self._sent.get(call_id) is sent:
                 self._look_now()
-            else:
-                sent.undelivered = False
 
         published.add_done_callback(done)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from moorage.cluster.membership import GoneBy, Member, Membership
+from moorage.cluster.inboxes import GoneBy, Member
+from moorage.cluster.membership import Membership
 from moorage.rpc.registry import Registry
 from moorage.rpc.remote import Remote
 

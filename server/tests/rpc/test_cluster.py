@@ -193,7 +193,7 @@ async def test_redis_restart_loses_no_call_and_runs_none_twice(trio: list[Replic
 
 
 async def test_nobody_is_given_up_while_redis_is_away(trio: list[Replica], valkey: Valkey) -> None:
-    a, b, c = trio
+    a, b, _ = trio
     gone: list[str] = []
     for replica in trio:
         on_gone = replica.membership.on_gone
@@ -220,6 +220,22 @@ async def test_killed_subscriptions_prove_nothing(trio: list[Replica], valkey: V
             valkey.kill_clients("pubsub")
         ack = await a.call("m", number)
         assert ack == {"ok": True, "result": number}
+    assert gone == []
+
+
+async def test_a_cut_subscription_of_one_replica_proves_nothing(trio: list[Replica], valkey: Valkey) -> None:
+    a, b, _ = trio
+    b.daemon("d", "m", lambda params: params)
+    await knows(a, "m", "d")
+    await until(lambda: a.membership.members["b"].seen_generation == a.backplane.generation)
+    gone: list[str] = []
+    a.remote.on_evidence = gone.append
+    for number in range(30):
+        call = a.start("m", number)
+        (mine,) = [c for c in valkey.client.client_list() if c["name"] == "b:subscriber"]
+        valkey.client.client_kill_filter(_id=mine["id"])
+        assert await asyncio.wait_for(call, 10) == {"ok": True, "result": number}
+        await until(lambda: "b:subscriber" in valkey.client_names())
     assert gone == []
 
 
