@@ -19,6 +19,7 @@ op              kind     value
 ``emit``        pair     event, filter, body, status
 ``down``        note     a connection ended: client, sid, replica, cause (``cut``, ``close``, ``kill`` by us;
                          else what the client saw)
+``cut``         note     we cut the connection of a client of ours: client
 ``received``    note     client, event, body, seq
 ``cancelled``   note     a daemon was told that a call was cancelled: daemon, requestId, call
 ``fault``       pair     kind, replica, … -> evidence that it bit

@@ -111,7 +111,8 @@ class OurDaemon(Daemon):
         super()._lost(socket)
 
     def cut(self) -> None:
-        """Abort the TCP connection in use, as a broken network does."""
+        """Abort the TCP connection in use, as a broken network does; a ``cut`` note tells when."""
+        self.journal.history.note("cut", process=self.name, client=self.name)
         _abort(self._socket)
 
 
@@ -132,7 +133,8 @@ class OurCaller(Caller):
         super()._lost(socket)
 
     def cut(self) -> None:
-        """Abort the TCP connection in use, as a broken network does."""
+        """Abort the TCP connection in use, as a broken network does; a ``cut`` note tells when."""
+        self.journal.history.note("cut", process=self.name, client=self.name)
         _abort(self._socket)
 
     async def invoke(

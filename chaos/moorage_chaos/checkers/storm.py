@@ -17,7 +17,10 @@ caller's.
 
 
 def cuts(history: History, client: str) -> list[int]:
-    return [note.t for note in history.notes("down", client=client)]
+    """When the client's connection was cut: by our own note, since the client sees it a little later than its
+    callers.
+    """
+    return [note.t for note in history.notes("cut", client=client)]
 
 
 def met_by(pair: Pair, moments: list[int]) -> int | None:

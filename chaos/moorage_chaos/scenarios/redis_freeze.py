@@ -13,7 +13,7 @@ from moorage_chaos.drivers.base import Can
 from moorage_chaos.faults.redis import Pause
 from moorage_chaos.history import History
 from moorage_chaos.scenarios._redis_outage import OUTAGE_S, Outage, outage_s
-from moorage_chaos.scenarios.base import Context, Lane, Scenario
+from moorage_chaos.scenarios.base import Context, Scenario
 from moorage_chaos.verdict import Promise
 
 
@@ -23,7 +23,6 @@ class RedisFreeze(Scenario):
         "Redis SIGSTOP 20 s: local calls and events <= 50 ms, calls across end typed, all back <= 2 s after"
     )
     safe = False
-    lane: ClassVar[Lane] = "calm"
     needs: ClassVar[frozenset[Can]] = frozenset({"redis-pause"})
     mutants: ClassVar[tuple[str, ...]] = ("local-waits-for-redis", "hang-call")
 

@@ -137,7 +137,8 @@ def test_plain_calls_may_be_lost_at_a_cut_only() -> None:
 
 def test_storm() -> None:
     history = Tiny()
-    history.see("down", 100, client="d")
+    history.see("cut", 100, client="d")
+    history.see("down", 111, client="d")
     history.call(50, 110, "target_disconnected", group="fail")
     history.call(200, 210, group="fail")
     assert only(history, outside_cuts_ok("d", group="fail")).verdict == "passed"
