@@ -112,6 +112,8 @@ async def _lead(
             registry=registry_for(watching, optional=not options.namespaces),
             settings=settings_for(namespaced=bool(options.namespaces)),
             standalone=True,
+            # Else kopf asks for the user's name, and a pod's uid has none.
+            identity=options.holder,
             clusterwide=not options.namespaces,
             namespaces=options.namespaces,
             stop_flag=stop,

@@ -44,7 +44,7 @@ def server(name: str, *, namespace: str = NAMESPACE, image: str = STANDIN, **spe
 
 
 class Cluster:
-    """kubectl in one namespace, with the test's kubeconfig."""
+    """kubectl in one namespace (none: as the objects say), with the test's kubeconfig."""
 
     def __init__(self, namespace: str = NAMESPACE) -> None:
         self.namespace = namespace
@@ -53,7 +53,8 @@ class Cluster:
         self, *arguments: str, body: Any = None, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
         text = json.dumps(body) if body is not None else None
-        command = ["kubectl", "-n", self.namespace, *arguments]
+        where = ["-n", self.namespace] if self.namespace else []
+        command = ["kubectl", *where, *arguments]
         done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=150)
         if check and done.returncode:
             raise AssertionError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
