@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 from moorage_chaos.mutants import NAMES
+from moorage_chaos.mutants.__main__ import listing
 from moorage_chaos.scenarios import discover
 
 ROWS = discover()
@@ -54,3 +55,9 @@ def test_unknown_name() -> None:
     )
     assert done.returncode == 2
     assert "nonsense" in done.stderr
+
+
+def test_the_listing_names_every_mutant_with_its_rows() -> None:
+    page = listing()
+    assert all(name in page for name in NAMES)
+    assert "red: \n" not in page
