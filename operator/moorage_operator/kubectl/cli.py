@@ -107,6 +107,11 @@ def make_report(cluster: Cluster, namespace: str, given: argparse.Namespace) -> 
     return NOT_WELL if found.problems else DONE
 
 
+def silence() -> None:
+    """The interpreter flushes at its end, and must not stumble over a closed pipe then."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 COMMANDS = {
     "status": show_status,
     "clients": show_clients,
@@ -134,8 +139,7 @@ def main(argv: list[str] | None = None) -> int:
     except OperatorError as error:
         complain(f"kubectl-moorage: {error}")
     except BrokenPipeError:
-        # `| head` has seen enough; the interpreter must not stumble over the closed pipe when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence()  # `| head` has seen enough
         return DONE
     except KeyboardInterrupt:
         return DONE

@@ -23,7 +23,7 @@ def render(pods: list[Body], scrapes: dict[str, Scrape]) -> list[str]:
     sums = dict.fromkeys(types, 0)
     for pod in servers:
         name = pod["metadata"]["name"]
-        scrape = scrapes.get(name, Scrape(error="it has no address yet"))
+        scrape = scrapes.get(name, Scrape(error="it does not run (yet)"))
         for kind, count in scrape.clients.items():
             sums[kind] += count
         rows.append((name, *_cells(scrape, types)))
@@ -48,7 +48,7 @@ def notes(servers: list[Body], scrapes: dict[str, Scrape]) -> list[str]:
         name = pod["metadata"]["name"]
         scrape = scrapes.get(name)
         if scrape is None:
-            lines.append(f"  ! {name}: it has no address yet")
+            lines.append(f"  ! {name}: it does not run (yet)")
         elif scrape.error:
             lines.append(f"  ! {name}: {scrape.error}")
     ready = {pod["metadata"]["name"] for pod in servers if is_ready(pod)}

@@ -60,7 +60,11 @@ def refusal(pod: Body, message: str, budget: Body | None, servers: list[Body]) -
         f"The budget {budget['metadata']['name']} keeps {status.get('desiredHealthy', '?')} ready; "
         f"now {status.get('currentHealthy', '?')} of {status.get('expectedPods', '?')} are."
     )
-    waiting = [p["metadata"]["name"] for p in servers if not pods.is_ready(p)]
+    waiting = [
+        p["metadata"]["name"] + (" (going)" if p["metadata"].get("deletionTimestamp") else "")
+        for p in servers
+        if not pods.is_ready(p) or p["metadata"].get("deletionTimestamp")
+    ]
     if waiting:
         lines.append(f"Not ready: {', '.join(sorted(waiting))}")
     return [
@@ -76,6 +80,8 @@ def refusal(pod: Body, message: str, budget: Body | None, servers: list[Body]) -
 def progress(pod: Body, seen: Scrape, started: int | None) -> str:
     """One line about a pod that is going."""
     left = seen.connections
+    if left is None and started is not None:
+        return "no answer any more: its server has closed, Kubernetes is removing the pod"
     if left is None:
         return "going; its connections are not known" + (f" ({seen.error})" if seen.error else "")
     total = f" of {started}" if started is not None and started >= left else ""

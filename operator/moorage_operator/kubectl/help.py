@@ -40,6 +40,7 @@ Connected sockets of each server pod by client type, the registrations that the 
 so all pods should say the same), calls in flight, and how far it is behind the Redis stream.
 
   kubectl moorage clients chat
+  kubectl moorage clients -A              every namespace
   watch kubectl moorage clients chat      while a roll-out moves them
 
 Exit 1: a pod did not answer.
@@ -49,7 +50,7 @@ Logs of all pods, each line with its pod; new pods join as they come. Ctrl-C end
 
   kubectl moorage tail chat                              servers, the last 20 lines of each, then as they come
   kubectl moorage tail chat --since 1h --no-follow       the last hour, sorted by time, and out
-  kubectl moorage tail chat --component all --timestamps servers, workers and Redis
+  kubectl moorage tail chat --component all --timestamps  servers, workers and Redis
   kubectl moorage tail chat --tail -1 --no-follow | grep rpc
 """
 DRAIN = """\

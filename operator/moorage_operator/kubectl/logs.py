@@ -158,6 +158,9 @@ class Following:
                     last = stamp or last
                     self._put(name, line)
             except ApiError as error:
+                if error.status in (401, 403):
+                    self._complain(f"{name}: {error}")
+                    return
                 if error.status == 404:
                     return
             if self._gone.wait(AGAIN_SECONDS) or name not in self._readers:

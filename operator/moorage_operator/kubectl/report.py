@@ -20,7 +20,8 @@ from moorage_operator.errors import ApiError, NotFound, SpecError
 from moorage_operator.kubectl import pods, redact, status
 from moorage_operator.kubectl.cluster import Body, Cluster
 from moorage_operator.kubectl.logs import container_of
-from moorage_operator.kubectl.text import age, table
+from moorage_operator.kubectl.scrape import is_running
+from moorage_operator.kubectl.text import age, moment, table
 from moorage_operator.resource import parse
 
 OWNED = (
@@ -173,7 +174,7 @@ def _events(
     cluster: Cluster, report: Report, namespace: str, root: str, names: set[str], now: datetime.datetime
 ) -> None:
     chosen = [e for e in cluster.all("Event", namespace) if _about(e, names)]
-    chosen.sort(key=_when)
+    chosen.sort(key=lambda event: moment(_when(event)) or now)
     rows = []
     for event in chosen:
         about = event["involvedObject"]
@@ -211,8 +212,7 @@ def _when(event: Body) -> str:
 def _pod(cluster: Cluster, report: Report, pod: Body, folder: str, lines: int) -> None:
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
     container = container_of(pod)
-    started = bool(pods.containers(pod)) and not pods.state(pod, None, _never()).startswith("Container")
-    if started:
+    if any(container.get("containerID") for container in pods.containers(pod)):
         report.attempt(
             f"log of {name}",
             lambda: report.put(f"{folder}/log.txt", cluster.log(namespace, name, container, lines=lines)),
@@ -225,7 +225,7 @@ def _pod(cluster: Cluster, report: Report, pod: Body, folder: str, lines: int) -
                 cluster.log(namespace, name, container, lines=lines, previous=True),
             ),
         )
-    if pods.component(pod) == "redis" or not (pod.get("status") or {}).get("podIP"):
+    if pods.component(pod) == "redis" or not is_running(pod):
         return
     report.attempt(
         f"metrics of {name}",
@@ -238,32 +238,33 @@ def _pod(cluster: Cluster, report: Report, pod: Body, folder: str, lines: int) -
         )
 
 
-def _never() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
-
-
 def _operator(cluster: Cluster, report: Report, namespace: str, lines: int) -> None:
     selector = f"{pods.NAME}=moorage-operator"
-    for kind in ("Deployment", "Pod"):
-        for found in cluster.all(kind, namespace, selector):
-            report.put_body("operator", found)
-            if kind != "Pod":
-                continue
-            name, container = found["metadata"]["name"], container_of(found)
-            report.attempt(
-                f"log of {name}",
-                lambda name=name, container=container: report.put(  # type: ignore[misc]
-                    f"operator/{name}.log", cluster.log(namespace, name, container, lines=lines)
-                ),
-            )
-            report.attempt(
-                f"metrics of {name}",
-                lambda name=name: report.put(  # type: ignore[misc]
-                    f"operator/{name}.metrics.txt", cluster.page(namespace, name, OPERATOR_PORT, "metrics")
-                ),
-            )
+    for deployment in cluster.all("Deployment", namespace, selector):
+        report.put_body("operator", deployment)
+    for pod in cluster.all("Pod", namespace, selector):
+        report.put_body("operator", pod)
+        _operator_pod(cluster, report, pod, lines)
     for lease in cluster.all("Lease", namespace):
         report.put_body("operator", lease)
+
+
+def _operator_pod(cluster: Cluster, report: Report, pod: Body, lines: int) -> None:
+    namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+    if not is_running(pod):
+        return
+    report.attempt(
+        f"log of {name}",
+        lambda: report.put(
+            f"operator/{name}.log", cluster.log(namespace, name, container_of(pod), lines=lines)
+        ),
+    )
+    report.attempt(
+        f"metrics of {name}",
+        lambda: report.put(
+            f"operator/{name}.metrics.txt", cluster.page(namespace, name, OPERATOR_PORT, "metrics")
+        ),
+    )
 
 
 def _around(cluster: Cluster, report: Report, namespaces: list[str]) -> None:

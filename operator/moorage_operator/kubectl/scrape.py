@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from moorage_operator.desired.pod import METRICS_PORT
 from moorage_operator.errors import ApiError, Forbidden
-from moorage_operator.kubectl.cluster import Body, Cluster
+from moorage_operator.kubectl.cluster import POD_SECONDS, Body, Cluster
 
 AT_ONCE = 8
 """[requests] Pods asked side by side."""
@@ -82,13 +82,22 @@ def scrape(cluster: Cluster, pod: Body) -> Scrape:
 
 
 def scrape_all(cluster: Cluster, pods: Iterable[Body]) -> dict[str, Scrape]:
-    """pod name → what it says, of pods that have an address; asked side by side."""
-    asked = [pod for pod in pods if (pod.get("status") or {}).get("podIP")]
+    """pod name → what it says, of pods that run; asked side by side."""
+    asked = [pod for pod in pods if is_running(pod)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         answers = pool.map(lambda pod: scrape(cluster, pod), asked)
         return {pod["metadata"]["name"]: answer for pod, answer in zip(asked, answers, strict=True)}
 
 
+def is_running(pod: Body) -> bool:
+    """It has an address, and a container that could answer."""
+    status = pod.get("status") or {}
+    states = [container.get("state") or {} for container in status.get("containerStatuses") or []]
+    return bool(status.get("podIP")) and any("running" in state for state in states)
+
+
 def _short(message: str) -> str:
     """The end of the chain of causes is what helps."""
+    if "timed out" in message:
+        return f"no answer within {POD_SECONDS:.0f} s"
     return message.rsplit("error trying to reach service: ", 1)[-1][-120:]

@@ -47,6 +47,9 @@ class KubernetesTransport:
     def __init__(self, client: Any) -> None:
         self._client = client
 
+    def close(self) -> None:
+        self._client.close()
+
     def send(
         self, method: str, path: str, query: dict[str, str], body: Any = None, *, seconds: float
     ) -> Answer:

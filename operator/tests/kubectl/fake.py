@@ -13,6 +13,8 @@ from moorage_operator.kubectl.cluster import KINDS, Body, Cluster, path_of
 from moorage_operator.kubectl.transport import Answer
 from moorage_operator.resource import KIND
 
+from ..schema import defaulted
+
 NOW = datetime.datetime(2026, 11, 30, 12, 0, 0, tzinfo=datetime.UTC)
 NAMESPACE = "realtime"
 
@@ -143,7 +145,7 @@ def server(name: str = "chat", **changes: Any) -> Body:
         condition("Degraded", "False", "AsExpected", "no problem is known"),
         condition("RedisReady", "True", "Answering", "the managed Redis answers"),
     ]
-    return {
+    body = {
         "apiVersion": "moorage.dev/v1alpha1",
         "kind": KIND,
         "metadata": {
@@ -171,6 +173,7 @@ def server(name: str = "chat", **changes: Any) -> Body:
             **changes,
         },
     }
+    return defaulted(body)
 
 
 def pod(name: str, of: str = "chat", component: str = "server", *, ready: bool = True, **meta: Any) -> Body:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moorage_operator.errors import Unreachable
 from moorage_operator.kubectl import logs
 from moorage_operator.kubectl.logs import Following, Wanted, components, merged, split
 from moorage_operator.kubectl.transport import Answer
@@ -105,6 +106,19 @@ def test_a_pod_that_comes_later_is_joined_from_its_first_line(monkeypatch: pytes
     assert "chat-c: new" in complaints
     first = next(query for _, path, query in fake.sent if path.endswith("chat-c/log"))
     assert "tailLines" not in first
+
+
+def test_a_missing_right_is_complained_about_once() -> None:
+    fake, complaints = whole(), []
+
+    def refuse(*_: object, **__: object) -> None:
+        raise Unreachable("GET log: HTTP 403", status=403)
+
+    fake.lines = refuse  # type: ignore[assignment, method-assign]
+    Following(fake.cluster, SERVERS, pytest.fail, complaints.append, stamps=False).run(
+        lambda: len(complaints) >= 2
+    )
+    assert sorted(complaints) == ["chat-a: GET log: HTTP 403", "chat-b: GET log: HTTP 403"]
 
 
 def test_no_pods_to_begin_with_is_an_error_of_the_api_not_a_hang() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from moorage_operator.kubectl.scrape import Scrape, scrape, scrape_all, scraped
 from moorage_operator.kubectl.transport import Answer
 
-from .fake import FakeApi, metrics, pod, status, whole
+from .fake import FakeApi, metrics, pod, status, waiting, whole
 
 
 def test_values_are_read_by_client_type() -> None:
@@ -33,11 +33,11 @@ def test_pods_are_asked_side_by_side_and_by_name() -> None:
     assert {name: answer.connections for name, answer in found.items()} == {"chat-a": 4, "chat-b": 7}
 
 
-def test_a_pod_without_an_address_is_not_asked() -> None:
+def test_a_pod_that_does_not_run_is_not_asked() -> None:
     fresh = pod("chat-a")
     del fresh["status"]["podIP"]
     fake = FakeApi(fresh)
-    assert scrape_all(fake.cluster, [fresh]) == {}
+    assert scrape_all(fake.cluster, [fresh, waiting(pod("chat-b"), "ContainerCreating")]) == {}
     assert fake.sent == []
 
 
