@@ -23,6 +23,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._methods: set[str] = set()
+        self._ended: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
         r = self.registry
         self.rpc_calls = Counter(
             "rpc_calls_total", "Calls that ended, by how", ["method", "result"], registry=r
@@ -78,9 +79,13 @@ class Metrics:
 
     def call_ended(self, method: str, result: str, seconds: float) -> None:
         """``result``: ``success`` or a code of :data:`moorage.errors.RPC_CODES`."""
-        label = self.method_label(method)
-        self.rpc_calls.labels(label, result).inc()
-        self.rpc_duration.labels(label, result).observe(seconds)
+        key = (self.method_label(method), result)
+        children = self._ended.get(key)
+        if children is None:
+            # labels() costs more than all the rest of counting a call.
+            children = self._ended[key] = (self.rpc_calls.labels(*key), self.rpc_duration.labels(*key))
+        children[0].inc()
+        children[1].observe(seconds)
 
     def gauge(self, gauge: Gauge, read: Callable[[], float]) -> None:
         """Read ``gauge`` at every scrape."""

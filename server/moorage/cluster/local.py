@@ -7,6 +7,7 @@ disconnect costs as much as the socket has rooms, and a broadcast is encoded onc
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -300,7 +301,7 @@ class LocalManager(AsyncManager):  # type: ignore[misc]
         callback = self.take_callback(sid, id)
         if callback is not None:
             result = callback(*data)
-            if asyncio.iscoroutine(result):
+            if inspect.iscoroutine(result):
                 await result
 
     # -- inside ------------------------------------------------------------------------------------------

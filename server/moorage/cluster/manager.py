@@ -78,6 +78,8 @@ class RedisStreamsManager(LocalManager):
         self.requests = Requests(self.backplane, self, uid=self.uid, prefix=channel_prefix)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._started = False
+        self._sockets_push: bool | None = None
+        """The server's sockets are ours; known with the first of them."""
 
     # -- life ------------------------------------------------------------------------------------------
     async def start(self, timeout_s: float = 5.0) -> bool:
@@ -239,6 +241,11 @@ class RedisStreamsManager(LocalManager):
 
     def push(self, eio_sids: Any, packet: Encoded, *, volatile: bool = False) -> int:
         """See :meth:`LocalManager.push`; also to the sockets of a plain ``socketio.AsyncServer``."""
+        if self._sockets_push is None:
+            first = next(iter(self.server.eio.sockets.values()), None)
+            if first is None:
+                return 0
+            self._sockets_push = hasattr(first, "push")
         if self._sockets_push:
             return super().push(eio_sids, packet, volatile=volatile)
         count = 0
@@ -250,11 +257,6 @@ class RedisStreamsManager(LocalManager):
                     socket.queue.put_nowait(EngineIOPacket(MESSAGE, part))
                 count += 1
         return count
-
-    @property
-    def _sockets_push(self) -> bool:
-        socket = next(iter(self.server.eio.sockets.values()), None)
-        return socket is not None and hasattr(socket, "push")
 
     # -- rooms: names are strings everywhere, as 5 and "5" are one room here and two in JavaScript -----------
     def join(self, sid: str, room: Any, namespace: str = "/") -> bool:

@@ -81,21 +81,21 @@ class Membership:
         """Subscribe, say hello and collect the others' state, bounded; Redis away: goes on in the background."""
         self.backplane.on_up.append(self._link_up)
         self.backplane.on_down.append(self._link_down)
-        self._subscribe()
+        subscriptions = self._subscribe()
         self._timer = asyncio.get_running_loop().call_later(self._clock.tick_s, self._tick)
         if self.backplane.available:
-            self._link_up()
-            await self._synced()
+            await asyncio.wait(subscriptions, timeout=SYNC_BOUND_S)
+            await self._synced(self._announce())
 
-    async def _synced(self) -> None:
+    async def _synced(self, hello: asyncio.Future[int]) -> None:
         loop = asyncio.get_running_loop()
         bound = loop.time() + SYNC_BOUND_S
+        try:
+            receivers = await hello
+        except BackplaneError:
+            return
         while loop.time() < bound:
-            try:
-                reply = await self.backplane.command("PUBSUB", "NUMSUB", MEMBERS_CHANNEL)
-            except BackplaneError:
-                return
-            if int(reply[1]) <= len(self.members) + 1 and all(m.applied >= 0 for m in self.members.values()):
+            if len(self.members) + 1 >= receivers and all(m.applied >= 0 for m in self.members.values()):
                 return
             await asyncio.sleep(0.01)
         log.warning("not every replica told its state in time", known=sorted(self.members))
@@ -114,17 +114,23 @@ class Membership:
             if not done.done():
                 done.set_result(None)
 
-    def _subscribe(self) -> None:
-        self.backplane.subscribe(MEMBERS_CHANNEL, self._on_channel)
-        self.backplane.subscribe(self.inbox, self._on_inbox)
+    def _subscribe(self) -> list[asyncio.Future[None]]:
+        return [
+            self.backplane.subscribe(MEMBERS_CHANNEL, self._on_channel),
+            self.backplane.subscribe(self.inbox, self._on_inbox),
+        ]
 
     def _link_up(self) -> None:
+        self._announce()
+
+    def _announce(self) -> asyncio.Future[int]:
         """The links are (back) up: nobody can be judged by what was missed; ask everybody for what was told."""
         self._inboxes.linked = True
         self._clock.unhealthy(time.monotonic())
-        self._send_all(["hello"])
+        hello = self._publish(MEMBERS_CHANNEL, ["hello"])
         for member in list(self.members.values()):
             self._ask_state(member)
+        return hello
 
     def _link_down(self) -> None:
         self._inboxes.linked = False

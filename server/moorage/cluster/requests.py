@@ -13,11 +13,14 @@ from typing import Any
 from moorage.cluster import wire
 from moorage.cluster.answers import ANSWER_BOUND_MS, Answers, LocalSockets
 from moorage.cluster.wire import Opts, RemoteSocket
-from moorage.errors import BackplaneError
+from moorage.errors import BackplaneError, BackplaneReply
 from moorage.storage.backplane import Backplane
 
 logger = logging.getLogger(__name__)
 
+NODES_MAX = 100_000
+"""More nodes than that is a wrong answer: Valkey 9.1.2 counts hundreds of millions at 8, 15, 16, 29 to 32 and 57 to
+64 subscribers, until the next one comes or goes (seen; its PUBLISH counts right)."""
 RECOUNT_S = 0.25
 """How often a waiting question counts the nodes again, to see that one has gone."""
 
@@ -115,7 +118,10 @@ class Requests:
     async def node_count(self, namespace: str = "/") -> int:
         """Subscribers of the public channel: the nodes, ourselves included. Raises :class:`BackplaneError`."""
         channel = wire.public_channel(self._prefix, namespace)
-        return int((await self._backplane.command("PUBSUB", "NUMSUB", channel))[1])
+        count = int((await self._backplane.command("PUBSUB", "NUMSUB", channel))[1])
+        if count > NODES_MAX:
+            raise BackplaneReply(f"implausible NUMSUB: {count}")
+        return count
 
     async def fetch_sockets(
         self,
@@ -205,14 +211,12 @@ class Requests:
         self._questions[request_id] = question
         forget: Callable[[], None] | None = None
         try:
-            # Both leave in one write; the count is that of the moment before the question.
-            channel = wire.public_channel(self._prefix, namespace)
-            count = self._backplane.command("PUBSUB", "NUMSUB", channel)
-            self._backplane.publish(channel, payload)
+            # Who got the question must answer it: PUBLISH says how many, us among them.
+            asked = self._backplane.publish(wire.public_channel(self._prefix, namespace), payload)
             if meanwhile is not None:
                 forget = meanwhile()
             async with asyncio.timeout(timeout_ms / 1000):
-                return await self._collect(namespace, question, count, mine)
+                return await self._collect(namespace, question, asked, mine)
         except (BackplaneError, TimeoutError):
             return False
         finally:
@@ -221,9 +225,9 @@ class Requests:
                 forget()
 
     async def _collect(
-        self, namespace: str, question: _Question, count: asyncio.Future[Any], mine: int
+        self, namespace: str, question: _Question, asked: asyncio.Future[int], mine: int
     ) -> bool:
-        expected = int((await count)[1]) - 1 + mine
+        expected = await asked - 1 + mine
         while not question.complete(expected):
             question.changed.clear()
             try:

@@ -6,7 +6,7 @@ disconnect handlers and events without a direct handler get a task.
 
 from __future__ import annotations
 
-import asyncio
+import inspect
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -173,7 +173,7 @@ class Incoming(Lifecycle):
         callback = self.manager.take_callback(sid, packet.id) if sid and packet.id else None
         if callback is not None:
             result = guarded("an ack's callback", callback, *packet.data)
-            if asyncio.iscoroutine(result):
+            if inspect.iscoroutine(result):
                 self._spawn(result)
 
     def take_backlog(self, peer: Peer) -> None:
