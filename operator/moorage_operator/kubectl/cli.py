@@ -133,8 +133,9 @@ def main(argv: list[str] | None = None) -> int:
             f"kubectl-moorage: not allowed: {error}\n(docs/operator/kubectl.md lists what each command needs)"
         )
     except Unreachable as error:
+        what = f"answers HTTP {error.status}" if error.status else "does not answer"
         complain(
-            f"kubectl-moorage: the API server does not answer: {error}\n(which one:  kubectl config view --minify)"
+            f"kubectl-moorage: the API server {what}: {error}\n(which one:  kubectl config view --minify)"
         )
     except OperatorError as error:
         complain(f"kubectl-moorage: {error}")
