@@ -31,7 +31,7 @@ class Metrics:
         self.queue = Gauge(prefix + "queue_depth", "Objects that wait for a pass.", registry=self.registry)
         self.relists = Counter(
             prefix + "relists_total",
-            "Kinds listed anew after a gap in a watch.",
+            "Lists of everything after a gap in a watch, by the kind that showed it.",
             ["kind"],
             registry=self.registry,
         )

@@ -31,8 +31,8 @@ CHILD_KINDS = (
 OPTIONAL_KINDS = ("ServiceMonitor",)
 """Served only where their CRD is installed."""
 GAP_SECONDS = 2.0
-"""[s] After the first sign that a watch began anew: the whole kind is listed, for what was deleted in the gap
-is never told (a list has no deletions)."""
+"""[s] After the first sign that a watch began anew: all kinds are listed, for what was deleted in the gap is
+never told (a list has no deletions), and a kind of which nothing is left gives no sign at all."""
 
 
 def selector_of(kind: str) -> str:
@@ -50,8 +50,7 @@ class Watching:
         self._owners: dict[str, Key] = {}
         self._references: dict[tuple[str, str, str], set[Key]] = defaultdict(set)
         self._named: dict[Key, set[tuple[str, str, str]]] = {}
-        self._gaps: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._closing: asyncio.Task[None] | None = None
 
     # -- events ----------------------------------------------------------------------------------------
 
@@ -63,11 +62,9 @@ class Watching:
         elif not self._store.put(body):
             return
         self._wake(kind, body, gone=event == "DELETED")
-        if event is None and kind not in self._gaps:
-            self._gaps.add(kind)
-            task = asyncio.get_running_loop().create_task(self._close_gap(kind))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        if event is None and self._closing is None:
+            self._metrics.relists.labels(kind).inc()
+            self._closing = asyncio.get_running_loop().create_task(self._close_gap())
 
     def _wake(self, kind: str, body: Body, *, gone: bool = False) -> None:
         namespace, name = body["metadata"].get("namespace", ""), body["metadata"]["name"]
@@ -123,14 +120,13 @@ class Watching:
             for body in gone_or_new:
                 self._wake(kind, body, gone=body["metadata"]["uid"] not in there)
 
-    async def _close_gap(self, kind: str) -> None:
+    async def _close_gap(self) -> None:
         await asyncio.sleep(GAP_SECONDS)
-        self._gaps.discard(kind)
-        self._metrics.relists.labels(kind).inc()
+        self._closing = None
         try:
-            await self.relist(kind)
+            await self.prime()
         except ApiError as error:
-            log.warning("listing %s after a gap: %s; the next resync will do it", kind, error)
+            log.warning("listing after a gap: %s; the next resync will do it", error)
 
     async def resync(self) -> None:
         """Everything anew, and a pass for every object. Raises :class:`ApiError` when a list fails."""

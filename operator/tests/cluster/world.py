@@ -159,16 +159,18 @@ class One:
 class Operator:
     """The operator as a process of this machine, inside the test cluster's network where that is there."""
 
-    def __init__(self, log: Path, namespace: str = NAMESPACE) -> None:
-        self._log, self._namespace = log, namespace
+    def __init__(self, log: Path, namespace: str = NAMESPACE, kubeconfig: Path | None = None) -> None:
+        self._log, self._namespace, self._kubeconfig = log, namespace, kubeconfig
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         command = [sys.executable, "-m", "moorage_operator.cli", "--no-lease", "--port", "0"]
         command += ["--namespace", self._namespace]
-        if Path("/run/netns/box").exists():
-            command = [sys.executable, str(BOX), "exec", *command]
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}
+        if self._kubeconfig is not None:
+            environment["KUBECONFIG"] = str(self._kubeconfig)
+        elif Path("/run/netns/box").exists():
+            command = [sys.executable, str(BOX), "exec", *command]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
