@@ -178,7 +178,7 @@ class Replica:
             metrics.gauge(metrics.stream_lag, lambda: reader.lag_ms)
         calls.on_ended = self._call_ended
         calls.on_waited = metrics.rpc_grace_wait.observe
-        calls.on_late = metrics.rpc_late_results.inc
+        calls.on_late = self.serving.on_late = metrics.rpc_late_results.inc
         if self.remote is not None:
             self.remote.on_evidence = lambda kind: metrics.rpc_evidence.labels(kind).inc()
             self.remote.on_late = metrics.rpc_late_results.inc

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from moorage.rpc.serving import Serving
+from moorage.rpc.serving import LATE_MAX, Serving
 
 
 class Wire:
@@ -74,12 +74,52 @@ def test_delivery_is_proven_by_the_second_pong_after_the_request() -> None:
     assert wire.serving.delivered("1") == "yes"
 
 
-def test_cancel_tells_the_socket_and_ends_silently() -> None:
+def test_cancel_tells_the_socket_and_a_late_answer_is_counted_and_dropped() -> None:
     wire = Wire()
+    late: list[bool] = []
+    wire.serving.on_late = lambda: late.append(True)
     wire.run("1")
     wire.serving.cancel("1")
     assert wire.sent[-1] == ("d", "rpc-cancel", {"requestId": "r-1"})
-    assert wire.forgotten == [1]
     wire.acks[1]([1])
+    assert late == [True]
     wire.serving.closed("d")
     assert wire.ends == []
+
+
+def test_a_socket_that_never_answers_is_not_remembered_for_ever() -> None:
+    wire = Wire()
+    for number in range(LATE_MAX + 3):
+        wire.run(str(number))
+        wire.serving.cancel(str(number))
+    assert wire.forgotten == [1, 3, 5]
+    wire.serving.closed("d")
+    wire.serving.heard("d")  # a pong that was on its way
+    assert not (wire.serving._cancelled or wire.serving._lines or wire.serving._runs)
+
+
+def test_answers_in_reverse_order_cost_no_more_than_in_order() -> None:
+    """Each answer proves delivery of all written before it, and touches none of them."""
+    wire = Wire()
+    touched = 0
+
+    class Counting(dict[str, Any]):
+        def __iter__(self) -> Any:
+            nonlocal touched
+            touched += len(self)
+            return super().__iter__()
+
+        def items(self) -> Any:
+            nonlocal touched
+            touched += len(self)
+            return super().items()
+
+    wire.run("0")
+    line = wire.serving._lines["d"]
+    line.runs = Counting(line.runs)
+    for number in range(1, 100):
+        wire.run(str(number))
+    for number in reversed(range(50, 100)):
+        wire.acks[number + 1]([None])
+    assert touched == 0
+    assert wire.serving.delivered("3") == "yes"
