@@ -91,6 +91,7 @@ class Replica:
             settings.drain_ms / 1000,
             lambda: [client.sid for client in self.clients.all()],
             self.is_busy,
+            lambda sid: (client := self.clients.get(sid)) is not None and client.calls,
             lambda sid, payload: self.server.send_event(sid, "server-draining", payload),
             lambda sid: self.server.close_socket(sid, "server shutting down"),
         )

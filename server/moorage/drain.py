@@ -16,10 +16,13 @@ import structlog
 
 log = structlog.get_logger("moorage.drain")
 
-QUIET_SHARE = 0.1
+QUIET_SHARE = 0.25
 """First part of the window in which nobody is closed: our own clients move over by themselves meanwhile."""
 QUIET_MAX_S = 2.0
 """… but no longer than this."""
+CALLERS_SHARE = 0.5
+"""Sockets that call are closed in the last part of the window only: a call that is on its way to us when we close is
+lost, and our own callers have moved over long before."""
 WAVE_S = 0.05
 """Sockets whose time has come are closed together, this often."""
 
@@ -40,15 +43,18 @@ class Drain:
         window_s: float,
         sockets: Callable[[], Collection[str]],
         is_busy: Callable[[str], bool],
+        calls: Callable[[str], bool],
         tell: Callable[[str, dict[str, int]], object],
         close: Callable[[str], None],
     ) -> None:
-        """``sockets``: ids of all connected ones; ``is_busy``: has calls under way; ``tell(sid, payload)`` sends
+        """``sockets``: ids of all connected ones; ``is_busy``: has calls under way; ``calls``: has
+        ever called; ``tell(sid, payload)`` sends
         ``server-draining``; ``close`` ends the transport so that the client reconnects by itself."""
         self.window_s = window_s
         self.state = DrainState.SERVING
         self._sockets = sockets
         self._is_busy = is_busy
+        self._calls = calls
         self._tell = tell
         self._close = close
         self._end = 0.0
@@ -86,6 +92,8 @@ class Drain:
         now = time.monotonic()
         left = max(0.0, self._end - now)
         quiet = min(self.window_s * QUIET_SHARE, QUIET_MAX_S, left)
+        if self._calls(sid):
+            quiet = min(max(quiet, self.window_s * CALLERS_SHARE), left)
         last = max(quiet, left - 2 * WAVE_S)  # the last wave is over before the window is
         self._due[sid] = now + random.uniform(quiet, last)
         self._tell(sid, {"deadlineMs": round((time.time() + left) * 1000)})

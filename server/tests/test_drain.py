@@ -12,6 +12,7 @@ class Sockets:
     def __init__(self, *sids: str) -> None:
         self.open = set(sids)
         self.busy: set[str] = set()
+        self.callers: set[str] = set()
         self.told: dict[str, dict[str, int]] = {}
         self.closed: list[str] = []
 
@@ -21,7 +22,12 @@ class Sockets:
 
     def drain(self, window_s: float) -> Drain:
         return Drain(
-            window_s, lambda: self.open, lambda sid: sid in self.busy, self.told.__setitem__, self.close
+            window_s,
+            lambda: self.open,
+            lambda sid: sid in self.busy,
+            lambda sid: sid in self.callers,
+            self.told.__setitem__,
+            self.close,
         )
 
 
@@ -80,3 +86,17 @@ async def test_a_socket_that_comes_while_draining_is_told_too() -> None:
     drain.connected("late")
     await asyncio.wait_for(running, 5)
     assert set(sockets.closed) == {"a", "late"} == set(sockets.told)
+
+
+async def test_sockets_that_call_go_in_the_second_half() -> None:
+    sockets = Sockets(*(f"s{n}" for n in range(20)))
+    sockets.callers = {f"s{n}" for n in range(10)}
+    drain = sockets.drain(20.0)
+    running = asyncio.create_task(drain.run())
+    await asyncio.sleep(0)
+    now = time.monotonic()
+    due = {sid: at - now for sid, at in drain._due.items()}
+    assert all(9.5 < due[sid] <= 20 for sid in sockets.callers)
+    assert min(due[sid] for sid in sockets.open - sockets.callers) >= 1.5
+    sockets.open.clear()
+    await asyncio.wait_for(running, 5)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from moorage.errors import RpcError
-from moorage.rpc.calls import METHOD_MAX, Calls
+from moorage.rpc.calls import METHOD_MAX, Calls, is_text
 from moorage.rpc.registry import ROOM_PREFIX, Entry, Registry, method_of, rpc_room
 from moorage.settings import Settings
 from moorage.sockets.background import Background
@@ -130,6 +130,7 @@ class Calling:
         client = self._clients.get(sid)
         if client is None:
             return
+        client.calls = True
 
         def answer(ack: dict[str, Any]) -> None:
             if reply is not None:
@@ -189,7 +190,7 @@ class Calling:
             everybody = await asyncio.wait_for(told.told(number), TOLD_BOUND_S)
         except TimeoutError:
             everybody = False
-        if not everybody:
+        if not everybody and room in self._rooms.rooms_of(sid):
             self._local_only.add((sid, room))
             if not self._retrying:
                 self._retrying = self._background.spawn(self._announce_again(told))
@@ -219,13 +220,7 @@ class Calling:
 
 def is_method(value: object) -> bool:
     """Whether ``value`` can name a method: text of 1 to 256 characters, encodable as UTF-8."""
-    if not isinstance(value, str) or not 0 < len(value) <= METHOD_MAX:
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:  # lone surrogates, which JSON can express
-        return False
-    return True
+    return isinstance(value, str) and 0 < len(value) <= METHOD_MAX and is_text(value)
 
 
 def _payload(args: list[Any]) -> dict[str, Any]:

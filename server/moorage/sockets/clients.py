@@ -24,6 +24,8 @@ class Client:
     label: str | None = None
     app_state: AppState | None = None
     sid: str = ""
+    calls: bool = False
+    """It has called a method."""
 
     @property
     def rooms(self) -> tuple[str, ...]:
