@@ -14,7 +14,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import structlog
 
@@ -22,62 +22,14 @@ from moorage.errors import BackplaneUnavailable, Delivered, RpcError
 from moorage.rpc.carrier import Carrier
 from moorage.rpc.foreign import FOREIGN, Foreign
 from moorage.rpc.registry import Entry, Registry, rpc_room
+from moorage.rpc.request import METHOD_MAX, Request, is_text
 from moorage.rpc.serving import EndKind
 from moorage.settings import Settings
 
 log = structlog.get_logger("moorage.rpc")
 
-METHOD_MAX = 256
-"""Longest method name (PROTOCOL, RPC step 1)."""
-REQUEST_ID_MAX = 256
-"""Longest request id a caller may choose; ours are shorter than 24 characters."""
-
 Answer = Callable[[dict[str, Any]], None]
 """Receives the ack of ``rpc-call``."""
-
-
-@dataclass(slots=True, frozen=True)
-class Request:
-    """A checked ``rpc-call`` payload. ``timeout_ms`` None: the default, counted from ``rpc-request``."""
-
-    method: str
-    params: Any
-    timeout_ms: float | None
-    request_id: str
-    on_target_lost: Literal["fail", "wait"]
-
-    @classmethod
-    def parse(cls, payload: Any, timeout_max_ms: float, own_id: str) -> Request:
-        """``own_id`` is the request id where the caller gave none.
-
-        Raises :class:`RpcError` ``invalid_params`` that says what is wrong.
-        """
-        if not isinstance(payload, dict):
-            raise RpcError("invalid_params", error="Invalid parameters: an object is required")
-        method = payload.get("method")
-        if not isinstance(method, str) or not method:
-            raise RpcError("invalid_params")
-        if len(method) > METHOD_MAX:
-            raise RpcError("invalid_params", error=f"Invalid parameters: method is longer than {METHOD_MAX}")
-        timeout = payload.get("timeoutMs")
-        if timeout is not None:
-            if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-                raise RpcError(
-                    "invalid_params", error="Invalid parameters: timeoutMs must be a positive number"
-                )
-            timeout = float(min(timeout, timeout_max_ms))
-        request_id = payload.get("requestId")
-        if request_id is None:
-            request_id = own_id
-        elif not isinstance(request_id, str) or not 0 < len(request_id) <= REQUEST_ID_MAX:
-            raise RpcError(
-                "invalid_params",
-                error=f"Invalid parameters: requestId must be a string of 1 to {REQUEST_ID_MAX}",
-            )
-        lost = payload.get("onTargetLost", "fail")
-        if lost not in ("fail", "wait"):
-            raise RpcError("invalid_params", error="Invalid parameters: onTargetLost must be fail or wait")
-        return cls(method, payload.get("params"), timeout, request_id, lost)
 
 
 @dataclass(slots=True, eq=False)
@@ -97,7 +49,10 @@ class Call:
     attempt: int = 0
     reached: bool = False
     """A request of this call was (or may have been) written to a target."""
+    again: bool = False
+    """An earlier try had reached a target when the one under way was sent."""
     waited_since: float | None = None
+    waits_until: float = 0.0
     timer: asyncio.TimerHandle | None = None
     watcher: Callable[[], None] | None = None
     delivered: Delivered = "no"
@@ -161,13 +116,19 @@ class Calls:
             running = self._by_request.get((account, request.request_id))
             if running is not None and running.request.method != request.method:
                 raise RpcError("invalid_params", error="Invalid parameters: requestId is in use")
+            if running is not None and len(running.callers) >= self._settings.rpc_max_in_flight_per_socket:
+                raise RpcError("overloaded")
         except RpcError as error:
             method = payload.get("method") if isinstance(payload, dict) else None
-            self._refuse(error, sid, account, method if isinstance(method, str) else "", answer)
+            if not isinstance(method, str) or len(method) > METHOD_MAX or not is_text(method):
+                method = ""
+            self._refuse(error, sid, account, method, answer)
             return
         if running is not None:
             running.callers.append((sid, answer))
             mine.add(running)
+            if running.watcher is not None:
+                self._tell_waiting(running, sid)
             return
         call = Call(
             id=call_id,
@@ -208,25 +169,26 @@ class Calls:
     # -- towards the target ----------------------------------------------------------------------------
     def _dispatch(self, call: Call) -> None:
         entry = self._registry.resolve(call.room)
-        if entry is None or entry == call.lost:
+        if entry is None or entry == call.lost or (call.reached and not entry.resumable):
+            # Only a resumable target may be sent again what another may have run.
             self._wait(call)
             return
         if any(entry.sid == sid for sid, _ in call.callers):
-            self._fail(call, "self_call")
+            self._fail(call, "target_disconnected" if call.reached else "self_call")
             return
         self._stop_waiting(call)
         carrier = self._carrier(entry)
         if carrier is None:
             self._fail(call, "backplane_unavailable")
             return
-        first = not call.reached
+        call.again = call.reached
         call.entry = entry
         call.attempt += 1
         attempt = call.attempt
         if call.deadline is None:
             call.deadline = time.monotonic() + self._settings.rpc_call_timeout_ms / 1000
         call.reached = True
-        call.delivered = "unknown"
+        self._learn(call, "unknown")
         self._arm(call, call.deadline, self._timed_out)
         wall = (time.time() + call.deadline - time.monotonic()) * 1000
 
@@ -237,15 +199,17 @@ class Calls:
         try:
             carrier.send(call.leg, entry, request.method, request.params, request.request_id, wall, on_end)
         except BackplaneUnavailable:
-            call.delivered = "no" if first else "unknown"
-            self._fail(call, "backplane_unavailable" if first else "target_disconnected")
+            self._not_sent(call, "backplane_unavailable")
         except (TypeError, ValueError) as error:
+            text = f"Invalid parameters: params cannot be carried ({type(error).__name__})"
+            self._not_sent(call, "invalid_params", text)
+
+    def _not_sent(self, call: Call, code: str, text: str | None = None) -> None:
+        if call.again:
+            self._fail(call, "target_disconnected")
+        else:
             call.delivered = "no"
-            self._fail(
-                call,
-                "invalid_params",
-                f"Invalid parameters: params cannot be carried ({type(error).__name__})",
-            )
+            self._fail(call, code, text)
 
     def _carrier(self, entry: Entry) -> Carrier | None:
         if entry.replica == self._registry.replica:
@@ -264,15 +228,22 @@ class Calls:
         call.lost, call.entry = call.entry, None
         if kind == "absent":
             # The request reached nobody: the call stands where it stood before it was sent.
-            call.reached = call.attempt > 1 and call.request.on_target_lost == "wait" and resumable
-            call.delivered = "unknown" if call.reached else "no"
+            call.reached = call.again
+            if not call.reached:
+                call.delivered = "no"
             self._dispatch(call)
-        elif resumable and call.request.on_target_lost == "wait":
-            call.delivered = value
+            return
+        self._learn(call, value)
+        if resumable and call.request.on_target_lost == "wait":
             self._dispatch(call)
         else:
-            call.delivered = value
             self._fail(call, "target_disconnected")
+
+    @staticmethod
+    def _learn(call: Call, delivered: Delivered) -> None:
+        """What was delivered once stays delivered, whatever becomes of later tries."""
+        if call.delivered != "yes":
+            call.delivered = delivered
 
     # -- grace -----------------------------------------------------------------------------------------
     def _wait(self, call: Call) -> None:
@@ -286,13 +257,17 @@ class Calls:
         if call.watcher is None:
             call.watcher = lambda: self._dispatch(call)
             self._registry.watch(call.room, call.watcher)
-            until_ms = round((time.time() + max(0.0, until - now)) * 1000)
-            told = {"requestId": call.request.request_id, "method": call.request.method, "untilMs": until_ms}
-            for sid, _ in call.callers:
-                self.notify(sid, "rpc-waiting", told)
+            call.waits_until = until
+            for sid in dict.fromkeys(sid for sid, _ in call.callers):
+                self._tell_waiting(call, sid)
             if self._foreign is not None:
                 self._foreign.search(call.room, lambda: self._registry.is_watched(call.room))
         self._arm(call, until, self._grace_over)
+
+    def _tell_waiting(self, call: Call, sid: str) -> None:
+        until_ms = round((time.time() + max(0.0, call.waits_until - time.monotonic())) * 1000)
+        told = {"requestId": call.request.request_id, "method": call.request.method, "untilMs": until_ms}
+        self.notify(sid, "rpc-waiting", told)
 
     def _stop_waiting(self, call: Call) -> None:
         if call.watcher is not None:
@@ -319,7 +294,7 @@ class Calls:
             return
         carrier = self._carrier(call.entry)
         if carrier is not None:
-            call.delivered = carrier.delivered(call.leg)
+            self._learn(call, carrier.delivered(call.leg))
             carrier.cancel(call.leg)
 
     def _succeed(self, call: Call, result: Any) -> None:
@@ -350,7 +325,7 @@ class Calls:
         if not self._by_caller.get(sid, True):
             del self._by_caller[sid]
         answer(error.as_ack())
-        request = Request(method[:METHOD_MAX], None, None, "", "fail")
+        request = Request(method, None, None, "", "fail")
         self.on_ended(Call("", account, request, [], "", None), error.code)
 
     def _arm(self, call: Call, at: float, then: Callable[[Call], None]) -> None:

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from moorage.errors import RpcError
-from moorage.rpc.calls import METHOD_MAX, Calls, is_text
+from moorage.rpc.calls import Calls
 from moorage.rpc.registry import ROOM_PREFIX, Entry, Registry, method_of, rpc_room
+from moorage.rpc.request import METHOD_MAX, is_text
 from moorage.settings import Settings
 from moorage.sockets.background import Background
 from moorage.sockets.clients import Clients

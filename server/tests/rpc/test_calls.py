@@ -96,6 +96,8 @@ async def end(future: asyncio.Future[Any]) -> Any:
         ({"method": ""}, "method is required"),
         ({"method": 5}, "method is required"),
         ({"method": "x" * 257}, "longer than 256"),
+        ({"method": "\ud800"}, "no valid text"),
+        ({"method": "m", "requestId": "\ud800"}, "requestId"),
         ({"method": "m", "timeoutMs": 0}, "timeoutMs"),
         ({"method": "m", "timeoutMs": -1}, "timeoutMs"),
         ({"method": "m", "timeoutMs": True}, "timeoutMs"),
@@ -227,6 +229,59 @@ async def test_others_get_a_request_once_ever() -> None:
     assert future.result()["code"] == "target_disconnected"
     bench.serve("d2")
     assert len(bench.elsewhere.sent) == 1
+
+
+async def test_what_may_have_run_is_never_sent_to_a_target_that_promised_nothing() -> None:
+    bench = Bench()
+    bench.serve("d1", resumable=True)
+    future = bench.call(requestId="r", onTargetLost="wait")
+    bench.elsewhere.sent[0].on_end("gone", "unknown")
+    bench.serve("d2", resumable=False)
+    assert len(bench.elsewhere.sent) == 1
+    bench.serve("d3", resumable=True)
+    bench.elsewhere.sent[1].on_end("answer", 1)
+    assert future.result()["ok"]
+
+
+@pytest.mark.parametrize("known", ["yes", "unknown"])
+async def test_what_is_known_of_the_first_try_outlasts_later_ones(known: Any) -> None:
+    for how in ("absent", "self", "refused", "cancelled"):
+        bench = Bench()
+        bench.serve("d1", resumable=True)
+        future = bench.call(requestId="r", onTargetLost="wait")
+        bench.elsewhere.sent[0].on_end("gone", known)
+        if how == "refused":
+            bench.elsewhere.refuse = TypeError("too large")
+        bench.serve("caller" if how == "self" else "d2", resumable=True)
+        if how == "absent":
+            bench.elsewhere.sent[1].on_end("absent", None)
+        elif how == "cancelled":
+            bench.calls.cancel("acc", "r")
+        ack = await end(future)
+        assert ack["code"] == ("cancelled" if how == "cancelled" else "target_disconnected"), how
+        assert ack["delivered"] == known, how
+
+
+async def test_absent_twice_is_still_not_delivered() -> None:
+    bench = Bench()
+    bench.serve("d1", resumable=True)
+    future = bench.call(requestId="r", onTargetLost="wait")
+    bench.elsewhere.sent[0].on_end("absent", None)
+    bench.serve("d2", resumable=True)
+    bench.elsewhere.sent[1].on_end("absent", None)
+    ack = await end(future)
+    assert (ack["code"], ack["delivered"]) == ("not_available", "no")
+
+
+async def test_joining_a_call_is_bounded_and_tells_of_the_wait() -> None:
+    bench = Bench(rpc_max_in_flight_per_socket=3)
+    joined = [bench.call("c1", requestId="r") for _ in range(3)]
+    assert bench.notices == [("c1", "rpc-waiting")] * 3
+    assert bench.call("c1", requestId="r").result()["code"] == "overloaded"
+    bench.serve()
+    bench.elsewhere.sent[0].on_end("answer", 1)
+    assert all(future.result()["ok"] for future in joined)
+    assert not bench.calls._by_caller
 
 
 async def test_repeated_request_id_joins_the_running_call() -> None:
