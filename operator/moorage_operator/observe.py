@@ -175,6 +175,8 @@ def _trouble(body: Body, now: datetime.datetime) -> str:
 
 
 def _unschedulable(body: Body) -> str:
+    if _pod(body).ready:
+        return ""
     for condition in (body.get("status") or {}).get("conditions") or []:
         if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
             return f"Unschedulable {condition.get('message', '')}".strip()

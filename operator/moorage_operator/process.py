@@ -126,7 +126,9 @@ async def _lead(
     log.info("in charge of %s", ", ".join(options.namespaces) or "all namespaces")
     tasks = {asyncio.create_task(part, name=name) for name, part in parts.items()}
     done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    stopping = stop.is_set()
+    # kopf takes the signals over while it runs, and returns from them without an error.
+    signalled = any(t.get_name() == "watches" and not t.cancelled() and t.exception() is None for t in done)
+    stopping = stop.is_set() or signalled
     stop.set()
     for task in pending:
         if task.get_name() != "watches":
