@@ -30,7 +30,7 @@ class Cascading(Scenario):
     safe = False
     lane: ClassVar[Lane] = "calm"
     needs: ClassVar[frozenset[Can]] = frozenset({"kill"})
-    mutants: ClassVar[tuple[str, ...]] = ("hang-call", "lose-registration")
+    mutants: ClassVar[tuple[str, ...]] = ("hang-call",)
 
     async def run(self, ctx: Context) -> None:
         clients, account = ctx.clients, ctx.clients.account()
