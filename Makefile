@@ -37,7 +37,9 @@ imports: venv
 	$(BIN)/lint-imports
 
 unit: venv
-	$(BIN)/python -m pytest $(ARGS)
+	@status=0; for tree in server operator chaos; do \
+	  echo "== $$tree"; $(BIN)/python -m pytest $$tree/tests $(ARGS) || status=1; \
+	done; exit $$status
 
 bench: venv ## the figures of the design, beside Node in the same run (writes build/bench.json)
 	$(BIN)/python -m moorage_chaos.bench $(ARGS)
