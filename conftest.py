@@ -19,4 +19,4 @@ def pytest_configure(config: pytest.Config) -> None:
         and path != root
     }
     if len(named & set(TREES)) > 1:
-        raise pytest.UsageError("`make test` runs all tests; pytest takes one of server/tests, operator/tests, chaos/tests")
+        raise pytest.UsageError("`make test` runs all; pytest takes one of server/tests, operator/tests, chaos/tests")
