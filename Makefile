@@ -28,7 +28,7 @@ check: lint types imports ## ruff, mypy --strict, import contracts
 
 lint: venv
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff format --check server operator chaos conftest.py run_all.py
 
 types: venv
 	$(BIN)/mypy

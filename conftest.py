@@ -15,8 +15,12 @@ def pytest_configure(config: pytest.Config) -> None:
     named = {
         path.relative_to(root).parts[0]
         for argument in config.args
-        if (path := Path(config.invocation_params.dir, argument.split("::")[0]).resolve()).is_relative_to(root)
+        if (path := Path(config.invocation_params.dir, argument.split("::")[0]).resolve()).is_relative_to(
+            root
+        )
         and path != root
     }
     if len(named & set(TREES)) > 1:
-        raise pytest.UsageError("`make test` runs all; pytest takes one of server/tests, operator/tests, chaos/tests")
+        raise pytest.UsageError(
+            "`make test` runs all; pytest takes one of server/tests, operator/tests, chaos/tests"
+        )
