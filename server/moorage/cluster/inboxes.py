@@ -20,6 +20,8 @@ SECOND_LOOK_S = 0.05
 """Distance of the second look at an inbox when a connection was renewed (PROTOCOL, RPC step 4)."""
 CONFIRM_S = 0.005
 """Distance of the look that confirms an empty inbox: a peer whose subscription alone was cut says so meanwhile."""
+CLOCK_WINDOW_S = 60.0
+"""At a drift of 100 ppm, more than clocks have, two windows are wrong by 12 ms."""
 GoneBy = Literal["goodbye", "no_receiver", "generation", "beats"]
 """Kinds of positive evidence; label of ``rpc_evidence_total``."""
 
@@ -37,8 +39,11 @@ class Member:
     """Number of its last tell that we applied; -1: its state is not here yet."""
     acked: int = -1
     """Number of our last tell that it applied."""
-    clock_ms: float = float("inf")
-    """Smallest (our wall clock - its wall clock) seen: its clock's offset plus the shortest transit."""
+    clock: float | None = None
+    """Smallest (our monotonic clock - its), in seconds, over the last one to two windows: its clock's offset plus the
+    shortest transit. Windows, because clocks drift."""
+    clock_window: tuple[float, float, float] = (0.0, float("inf"), float("inf"))
+    """End of this window; the smallest in it; the smallest in the one before."""
     asked_at: float = 0.0
     relinking: bool = False
     """It said that it lost a link, and has not yet said that all are up again."""
@@ -46,6 +51,15 @@ class Member:
 
     def __post_init__(self) -> None:
         self.inbox = f"{INBOX_PREFIX}{self.replica}:{self.boot}"
+
+    def compare_clocks(self, ours: float, its: float) -> None:
+        """A message that it sent at ``its`` arrived at ``ours``."""
+        ends, least, before = self.clock_window
+        if ours >= ends:
+            ends, least, before = ours + CLOCK_WINDOW_S, float("inf"), least
+        least = min(least, ours - its)
+        self.clock_window = (ends, least, before)
+        self.clock = min(least, before)
 
 
 class Inboxes:

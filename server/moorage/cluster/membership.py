@@ -23,6 +23,7 @@ import structlog
 
 from moorage.cluster.beats import BeatClock
 from moorage.cluster.inboxes import INBOX_PREFIX, GoneBy, Inboxes, Member
+from moorage.cluster.tells import Tells
 from moorage.errors import BackplaneError, BackplaneUnavailable
 from moorage.settings import Settings
 from moorage.storage.backplane import Backplane
@@ -44,13 +45,11 @@ class Membership:
         self.malformed = 0
         self.backplane = backplane
         self._clock = BeatClock(settings.beat_interval_ms / 1000, settings.beat_misses)
-        self._tell_no = 0
-        self._pending_tells: list[Any] = []
+        self._tells = Tells()
         self._pending_acks: set[str] = set()
         self._flush_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._asks: dict[str, tuple[set[str], list[Any], asyncio.Future[None]]] = {}
-        self._tell_waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._left: dict[str, str] = {}
         self._closing = False
         self._inboxes = Inboxes(
@@ -101,11 +100,12 @@ class Membership:
         log.warning("not every replica told its state in time", known=sorted(self.members))
 
     async def stop(self) -> None:
-        """Goodbye, bounded by the backplane's reply."""
-        self._closing = True
+        """Goodbye, bounded by the backplane's reply. Nothing is sent after it: it would bring us back to life."""
         if self._timer:
             self._timer.cancel()
         self._flush()
+        self._closing = True
+        self._tells.wake(float("inf"))
         try:
             await self._publish(MEMBERS_CHANNEL, ["bye"])
         except BackplaneError:
@@ -121,7 +121,8 @@ class Membership:
         ]
 
     def _link_up(self) -> None:
-        self._announce()
+        if not self._closing:
+            self._announce()
 
     def _announce(self) -> asyncio.Future[int]:
         """The links are (back) up: nobody can be judged by what was missed; ask everybody for what was told."""
@@ -134,22 +135,18 @@ class Membership:
 
     def _link_down(self) -> None:
         self._inboxes.linked = False
-        if not self._closing:
-            self._send_all(["relinking"])  # heard if the command link is still up
+        self._send_all(["relinking"])  # heard if the command link is still up
 
     # -- telling ---------------------------------------------------------------------------------------
     def tell(self, item: Any) -> int:
         """Tell all members ``item`` (msgpack-able), in order, batched by the loop tick; returns the tell's number."""
-        if not self._pending_tells:
-            self._tell_no += 1
-        self._pending_tells.append(item)
         self._schedule_flush()
-        return self._tell_no
+        return self._tells.add(item)
 
     @property
     def last_tell(self) -> int:
         """Number of the last tell."""
-        return self._tell_no
+        return self._tells.number
 
     async def told(self, number: int) -> bool:
         """Wait until every live member has applied tell ``number``; False at once when Redis is away."""
@@ -158,25 +155,14 @@ class Membership:
                 return False
             if all(m.acked >= number for m in self.members.values()):
                 return True
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._tell_waiters.append((number, waiter))
-            await waiter
+            await self._tells.applied(number)
         return False
 
     def _wake_tellers(self) -> None:
-        if not self._tell_waiters:
-            return
-        low = min((m.acked for m in self.members.values()), default=1 << 62)
-        up = self.backplane.available
-        keep = []
-        for number, waiter in self._tell_waiters:
-            if waiter.done():
-                continue
-            if low >= number or not up:
-                waiter.set_result(None)
-            else:
-                keep.append((number, waiter))
-        self._tell_waiters = keep
+        if self.backplane.available:
+            self._tells.wake(min((m.acked for m in self.members.values()), default=float("inf")))
+        else:
+            self._tells.wake(float("inf"))
 
     def _schedule_flush(self) -> None:
         if not self._flush_scheduled:
@@ -185,9 +171,8 @@ class Membership:
 
     def _flush(self) -> None:
         self._flush_scheduled = False
-        if self._pending_tells:
-            items, self._pending_tells = self._pending_tells, []
-            self._send_all(["tell", self._tell_no, items])
+        if items := self._tells.take():
+            self._send_all(["tell", self._tells.number, items])
         if self._pending_acks:
             for replica in self._pending_acks:
                 if (member := self.members.get(replica)) is not None:
@@ -199,10 +184,12 @@ class Membership:
         return self.backplane.publish(channel, ormsgpack.packb([self.replica, self.boot, *message]))
 
     def _send_all(self, message: list[Any]) -> None:
-        self._publish(MEMBERS_CHANNEL, message)
+        if not self._closing:
+            self._publish(MEMBERS_CHANNEL, message)
 
     def _send_quietly(self, member: Member, message: list[Any]) -> None:
-        self._publish(member.inbox, message)
+        if not self._closing:
+            self._publish(member.inbox, message)
 
     def send(self, replica: str, message: bytes) -> asyncio.Future[int]:
         """Put ``message`` into the inbox of ``replica``; the future is the number of receivers.
@@ -211,16 +198,17 @@ class Membership:
         ``BackplaneUnknown``.
         """
         member = self.members.get(replica)
-        if member is None or not self.backplane.available:
+        if member is None or self._closing or not self.backplane.available:
             raise BackplaneUnavailable("no member or no Redis")
         return self._publish(member.inbox, ["msg", message])
 
     async def ask(self, kind: str, payload: Any, timeout_s: float) -> tuple[list[Any], bool]:
-        """Ask every live peer; ``(answers, complete)``. ``complete`` is False if any peer did not answer."""
-        if not self.members:
-            return [], True
+        """Ask every live peer; ``(answers, complete)``. ``complete`` is False if any peer did not answer, or if
+        Redis is out of reach: then there may be peers that we do not know."""
         if not self.backplane.available:
             return [], False
+        if not self.members:
+            return [], True
         ask_id = secrets.token_hex(6)
         missing = set(self.members)
         answers: list[Any] = []
@@ -236,10 +224,9 @@ class Membership:
         return answers, not missing
 
     # -- evidence --------------------------------------------------------------------------------------
-    def seen(self, replica: str) -> None:
+    def seen(self, member: Member) -> None:
         """A publish to its inbox had a receiver."""
-        if (member := self.members.get(replica)) is not None:
-            member.seen_generation = self.backplane.generation
+        member.seen_generation = self.backplane.generation
 
     async def look(self, replicas: Iterable[str]) -> None:
         """Look at the inboxes of ``replicas`` and end the life of those that are proven gone."""
@@ -278,7 +265,7 @@ class Membership:
             self._next_beat = now + self._clock.interval_s
             if self.backplane.available:
                 self._clock.sent(now)
-                self._send_all(["beat", self._tell_no, now, time.time() * 1000])
+                self._send_all(["beat", self._tells.number, now])
                 self._inboxes.see(self.members.values())
         for member in list(self.members.values()):
             if self._clock.silent(member.heard, now):
@@ -366,8 +353,8 @@ class Membership:
     ) -> None:
         assert member is not None
         if kind == "beat":
-            number, _, wall_ms = rest
-            member.clock_ms = min(member.clock_ms, time.time() * 1000 - wall_ms)
+            number, sent_at = rest
+            member.compare_clocks(member.heard, sent_at)
             if number > member.applied >= 0:
                 self._ask_state(member)  # a tell was lost
         elif kind == "tell":
@@ -384,7 +371,7 @@ class Membership:
             member.relinking = False
             # Its links were renewed: what was on its way to it may be lost.
             self.on_relinked(replica)
-            self._send_quietly(member, ["state", self._tell_no, self._state()])
+            self._send_quietly(member, self._state())
             self._ask_state(member)
         elif kind == "ask":
             ask_id, what, payload = rest
@@ -392,14 +379,14 @@ class Membership:
 
     def _state(self) -> list[Any]:
         self._flush()
-        return self.snapshot()
+        return ["state", self._tells.number, self.snapshot()]
 
     def _from_inbox(self, member: Member | None, replica: str, boot: str, kind: str, rest: list[Any]) -> None:
         assert member is not None
         if kind == "msg":
             self.on_message(replica, rest[0])
         elif kind == "state?":
-            self._send_quietly(member, ["state", self._tell_no, self._state()])
+            self._send_quietly(member, self._state())
         elif kind == "state":
             number, items = rest
             member.applied = number

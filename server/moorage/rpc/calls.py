@@ -190,14 +190,15 @@ class Calls:
         call.reached = True
         self._learn(call, "unknown")
         self._arm(call, call.deadline, self._timed_out)
-        wall = (time.time() + call.deadline - time.monotonic()) * 1000
 
         def on_end(kind: EndKind, value: Any) -> None:
             self._ended(call, attempt, kind, value)
 
         request = call.request
         try:
-            carrier.send(call.leg, entry, request.method, request.params, request.request_id, wall, on_end)
+            carrier.send(
+                call.leg, entry, request.method, request.params, request.request_id, call.deadline, on_end
+            )
         except BackplaneUnavailable:
             self._not_sent(call, "backplane_unavailable")
         except (TypeError, ValueError) as error:

@@ -10,7 +10,7 @@ from moorage.rpc.serving import OnEnd
 
 
 class Carrier(Protocol):
-    """Reaches the sockets of some replicas. ``deadline_ms`` is epoch milliseconds of this replica's clock."""
+    """Reaches the sockets of some replicas. ``deadline``: ``time.monotonic()`` seconds."""
 
     def send(
         self,
@@ -19,7 +19,7 @@ class Carrier(Protocol):
         method: str,
         params: Any,
         request_id: str,
-        deadline_ms: float | None,
+        deadline: float | None,
         on_end: OnEnd,
     ) -> None:
         """Hand the request over once.

@@ -98,11 +98,11 @@ class Foreign:
         method: str,
         params: Any,
         request_id: str,
-        deadline_ms: float | None,
+        deadline: float | None,
         on_end: OnEnd,
     ) -> None:
         """See :class:`moorage.rpc.carrier.Carrier`."""
-        left_ms = max(1, round((deadline_ms or 0) - time.time() * 1000))
+        left_ms = max(1, round(((deadline or 0) - time.monotonic()) * 1000))
         request = {"method": method, "params": params, "requestId": request_id}
         loop = asyncio.get_running_loop()
         tasks = [

@@ -22,7 +22,7 @@ class Here:
         method: str,
         params: Any,
         request_id: str,
-        deadline_ms: float | None,
+        deadline: float | None,
         on_end: OnEnd,
     ) -> None:
         self._serving.run(call_id, entry.sid, method, params, request_id, on_end)

@@ -22,7 +22,7 @@ class Sent:
     call_id: str
     entry: Entry
     request_id: str
-    deadline_ms: float | None
+    deadline: float | None
     on_end: OnEnd
 
 
@@ -39,12 +39,12 @@ class FakeCarrier:
         method: str,
         params: Any,
         request_id: str,
-        deadline_ms: float | None,
+        deadline: float | None,
         on_end: OnEnd,
     ) -> None:
         if self.refuse is not None:
             raise self.refuse
-        self.sent.append(Sent(call_id, entry, request_id, deadline_ms, on_end))
+        self.sent.append(Sent(call_id, entry, request_id, deadline, on_end))
 
     def cancel(self, call_id: str) -> None:
         self.cancelled.append(call_id)
