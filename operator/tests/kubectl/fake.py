@@ -36,6 +36,7 @@ class FakeApi:
         self.sent: list[tuple[str, str, dict[str, str]]] = []
         self.on_evict: Callable[[str], None] = lambda pod: None
         self.absent_kinds: set[str] = set()
+        self.page_size = 500
         for body in bodies:
             self.put(body)
 
@@ -95,7 +96,10 @@ class FakeApi:
             and key.startswith(folder)
             and wanted.items() <= (body["metadata"].get("labels") or {}).items()
         ]
-        return Answer(200, json.dumps({"kind": f"{kind}List", "metadata": {}, "items": items}))
+        start = int(query.get("continue", "0"))
+        end = start + min(int(query["limit"]), self.page_size)
+        more = {"continue": str(end)} if end < len(items) else {}
+        return Answer(200, json.dumps({"kind": f"{kind}List", "metadata": more, "items": items[start:end]}))
 
     def lines(self, path: str, query: dict[str, str], *, seconds: float) -> Iterator[str]:
         self.sent.append(("GET", path, query))

@@ -7,6 +7,7 @@ import re
 import shlex
 
 import pytest
+import yaml
 
 from moorage_operator.kubectl.cluster import KINDS
 from moorage_operator.kubectl.help import parser
@@ -84,6 +85,27 @@ def test_every_step_is_on_the_page_of_progressing_and_nothing_else() -> None:
 )
 def test_a_reason_stands_on_the_page_of_its_condition(reason: str, page: str) -> None:
     assert reason in rows(page)
+
+
+def granted() -> set[tuple[str, str]]:
+    """(resource, verb) of the operator's roles."""
+    found = set()
+    for document in yaml.safe_load_all((ROOT / "manifests" / "02-rbac.yaml").read_text()):
+        for rule in document.get("rules") or []:
+            found |= {(resource, verb) for resource in rule["resources"] for verb in rule["verbs"]}
+    return found
+
+
+def test_every_right_of_the_operator_is_listed_with_its_reason_and_no_other() -> None:
+    table = (DOCS / "rbac.md").read_text().split("\n## ", 1)[0]
+    listed = set()
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if len(cells) == 3 and cells[0].startswith("`"):
+            assert len(cells[2]) > 10, line
+            verbs = re.findall(r"\b(?:get|list|watch|create|update|patch|delete)\b", cells[1])
+            listed |= {(resource, verb) for resource in re.findall(r"`([^`]+)`", cells[0]) for verb in verbs}
+    assert listed == granted()
 
 
 def test_every_page_is_reached_from_the_index() -> None:

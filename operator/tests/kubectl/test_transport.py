@@ -19,6 +19,7 @@ from moorage_operator.kubectl.transport import NoKubeconfig, connect
 from .fake import refused_by_budget, status
 
 RELEASE = threading.Event()
+ASKED: list[str] = []
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -28,6 +29,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path.startswith("/version"):
             token = self.headers.get("Authorization", "")
             return self._answer(200, json.dumps({"gitVersion": f"v1.34 for {token}"}))
+        ASKED.append(self.path)
         if "silent" in self.path:
             RELEASE.wait(20)
             return self._answer(200, "{}")
@@ -68,6 +70,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def port() -> Iterator[int]:
     RELEASE.clear()
+    ASKED.clear()
     httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -132,6 +135,7 @@ def test_a_server_that_does_not_answer_costs_the_bound_and_no_more(port: int, tm
     transport, _ = connect(kubeconfig(tmp_path, port), None)
     with pytest.raises(Unreachable, match="silent"):
         transport.send("GET", "/api/v1/silent", {}, seconds=0.3)
+    assert ASKED == ["/api/v1/silent"], "asked once: no retry outlasts the bound"
     transport.close()
 
 
