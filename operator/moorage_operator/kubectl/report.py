@@ -22,7 +22,7 @@ from moorage_operator.kubectl.cluster import Body, Cluster
 from moorage_operator.kubectl.logs import container_of
 from moorage_operator.kubectl.scrape import is_running
 from moorage_operator.kubectl.text import age, moment, table
-from moorage_operator.resource import parse
+from moorage_operator.resource import KIND, parse
 
 OWNED = (
     "Deployment",
@@ -173,7 +173,8 @@ def _referenced(cluster: Cluster, report: Report, body: Body, root: str, there: 
 def _events(
     cluster: Cluster, report: Report, namespace: str, root: str, names: set[str], now: datetime.datetime
 ) -> None:
-    chosen = [e for e in cluster.all("Event", namespace) if _about(e, names)]
+    strangers = {body["metadata"]["name"] for body in cluster.all(KIND, namespace)} - names
+    chosen = [e for e in cluster.all("Event", namespace) if _about(e, names, strangers)]
     chosen.sort(key=lambda event: moment(_when(event)) or now)
     rows = []
     for event in chosen:
@@ -194,10 +195,15 @@ def _events(
     )
 
 
-def _about(event: Body, names: set[str]) -> bool:
-    """Also about pods and ReplicaSets that are gone: their names begin with one that is not."""
+def _about(event: Body, names: set[str], strangers: set[str]) -> bool:
+    """Also about pods and ReplicaSets that are gone: their names begin with one that is not. ``strangers``
+    are other objects whose names begin like ours (chat, chat-two)."""
     name = str((event.get("involvedObject") or {}).get("name", ""))
-    return name in names or any(name.startswith(f"{known}-") for known in names)
+    if name in names:
+        return True
+    if any(name == other or name.startswith(f"{other}-") for other in strangers):
+        return False
+    return any(name.startswith(f"{known}-") for known in names)
 
 
 def _when(event: Body) -> str:

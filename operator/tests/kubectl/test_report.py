@@ -45,13 +45,16 @@ def world() -> FakeApi:
     fake.put(event("chat-a", "Pod", "Pulled", 60))
     fake.put(event("chat-gone", "Pod", "Killing", 30))
     fake.put(event("other", "Pod", "Foreign", 5))
+    fake.put(server("chat-two"))
+    fake.put(event("chat-two", "RealtimeServer", "Foreign", 5))
+    fake.put(event("chat-two-a", "Pod", "Foreign", 5))
     return fake
 
 
 def collected(fake: FakeApi, *bodies: dict[str, Any]) -> report.Report:
     return report.collect(
         fake.cluster,
-        list(bodies) or fake.cluster.servers(NAMESPACE),
+        list(bodies) or fake.cluster.servers(NAMESPACE, "chat"),
         operator_namespace="moorage-system",
         lines=100,
         now=NOW,
