@@ -12,7 +12,7 @@ from typing import Any
 from moorage_operator.api import Body
 from moorage_operator.context import Context, Memory
 from moorage_operator.errors import Conflict, Invalid, OperatorError
-from moorage_operator.resource import RESERVED_ENV, Resource
+from moorage_operator.resource import KIND, RESERVED_ENV, Resource
 from moorage_operator.store import content, owner_of
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ async def apply(context: Context, memory: Memory, resource: Resource, wanted: Bo
     if known is None:
         known = await context.api.find(kind, metadata["namespace"], metadata["name"])
     if known is not None:
-        _check_owner(known, resource)
+        _check_owner(context, known, resource)
         before = memory.applied.get(key)
         if before == (intent, content(known)):
             return False
@@ -64,7 +64,7 @@ async def apply(context: Context, memory: Memory, resource: Resource, wanted: Bo
     return True
 
 
-def _check_owner(known: Body, resource: Resource) -> None:
+def _check_owner(context: Context, known: Body, resource: Resource) -> None:
     owner = owner_of(known)
     if owner == resource.uid:
         return
@@ -74,7 +74,8 @@ def _check_owner(known: Body, resource: Resource) -> None:
     if owner is None and managed:
         return  # left behind by `kubectl delete --cascade=orphan`: taken over
     name = f"{known['kind']} {known['metadata']['name']}"
-    if managed:
+    living = {body["metadata"]["uid"] for body in context.store.all(KIND)}
+    if managed and owner not in living:
         raise Conflict(f"{name} of an earlier object is still being removed", status=409)
     raise NameTaken(f"{name} exists and is not this object's; rename one of them")
 
@@ -144,7 +145,7 @@ async def scale(context: Context, resource: Resource, name: str, replicas: int) 
     known = context.store.get("Deployment", resource.namespace, name)
     if known is None or known["spec"].get("replicas") == replicas:
         return False
-    _check_owner(known, resource)
+    _check_owner(context, known, resource)
     patch = {"spec": {"replicas": replicas}, "metadata": {"uid": known["metadata"]["uid"]}}
     written = await context.api.patch("Deployment", resource.namespace, name, patch)
     context.store.put({"apiVersion": "apps/v1", "kind": "Deployment", **written})

@@ -71,14 +71,15 @@ class Lease:
         lease = await self._api.find("Lease", self._namespace, self._name)
         try:
             if lease is None:
-                await self._api.create(self._body({}, stamp, 0))
+                await self._api.create(self._body({}, stamp, stamp, 0))
                 return True
             spec = lease["spec"]
             holder = spec.get("holderIdentity") or ""
             if holder not in ("", self._holder) and not self._expired(spec):
                 return False
             changes = spec.get("leaseTransitions", 0) + (holder != self._holder)
-            await self._api.replace(self._body(lease["metadata"], stamp, changes))
+            since = spec.get("acquireTime") or stamp if holder == self._holder else stamp
+            await self._api.replace(self._body(lease["metadata"], stamp, since, changes))
         except Conflict:
             return False
         return True
@@ -91,7 +92,7 @@ class Lease:
             self._seen = (state, now)
         return now - self._seen[1] > float(spec.get("leaseDurationSeconds") or DURATION_SECONDS)
 
-    def _body(self, metadata: dict[str, Any], stamp: str, transitions: int) -> dict[str, Any]:
+    def _body(self, metadata: dict[str, Any], stamp: str, since: str, transitions: int) -> dict[str, Any]:
         kept = {k: metadata[k] for k in ("resourceVersion", "uid") if k in metadata}
         return {
             "apiVersion": "coordination.k8s.io/v1",
@@ -101,7 +102,7 @@ class Lease:
                 "holderIdentity": self._holder,
                 "leaseDurationSeconds": DURATION_SECONDS,
                 "renewTime": stamp,
-                "acquireTime": stamp,
+                "acquireTime": since,
                 "leaseTransitions": transitions,
             },
         }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import shutil
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -66,3 +68,10 @@ def merged(base: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
         else:
             result[key] = value
     return result
+
+
+def kubectl() -> str:
+    """The kubectl on PATH, else the one that the test cluster compiled; empty when there is none."""
+    cache = Path(os.environ.get("BOX_CACHE", Path.home() / ".cache" / "testcluster"))
+    compiled = cache / "bin" / "kubectl"
+    return shutil.which("kubectl") or (str(compiled) if compiled.exists() else "")

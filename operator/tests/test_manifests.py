@@ -15,7 +15,7 @@ from moorage_operator.reconcile import REMOVABLE
 from moorage_operator.resource import KIND, parse
 from moorage_operator.watching import CHILD_KINDS, OPTIONAL_KINDS
 
-from .schema import ROOT, defaulted
+from .schema import ROOT, defaulted, kubectl
 
 MANIFESTS, KUSTOMIZE = ROOT / "manifests", ROOT / "kustomize"
 OVERLAYS = sorted(path.name for path in (KUSTOMIZE / "overlays").iterdir())
@@ -40,9 +40,9 @@ def check(document: dict[str, Any], version: str) -> None:
 
 
 def render(folder: Path) -> list[dict[str, Any]]:
-    if shutil.which("kubectl") is None:
+    if not kubectl():
         pytest.skip(NO_KUBECTL)
-    done = subprocess.run(["kubectl", "kustomize", str(folder)], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([kubectl(), "kustomize", str(folder)], capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
     return documents(done.stdout)
 

@@ -101,6 +101,8 @@ def stateful_set(resource: Resource, inputs: Inputs) -> dict[str, Any]:
         spec={
             "replicas": 1,
             "serviceName": redis_name(resource),
+            # OrderedReady would wait for ever for a pod with a bad image before it takes the corrected one.
+            "podManagementPolicy": "Parallel",
             "selector": {"matchLabels": labels},
             "persistentVolumeClaimRetentionPolicy": {
                 "whenDeleted": "Retain" if storage.retain else "Delete",

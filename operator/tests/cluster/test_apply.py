@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from .world import SERVER, Cluster, One, merged, server
+from .world import REDIS, SERVER, Cluster, One, merged, server
 
 BAD: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parents[1] / "bad_specs.yaml").read_text())
 OWNED = "deployments,services,statefulsets,configmaps,secrets,poddisruptionbudgets,serviceaccounts,hpa,networkpolicies"
@@ -129,3 +129,25 @@ def test_a_foreign_object_of_the_same_name_is_left_alone(one: One) -> None:
     one.apply(replicas=1, redis={"mode": "Disabled"})
     one.told("Degraded", "NameTaken")
     assert one.there("service")["spec"] == before
+
+
+def test_two_objects_whose_children_share_a_name_do_not_fight(one: One) -> None:
+    one.apply(replicas=0)
+    one.told("Ready", "ScaledToZero")
+    owner = one.there("service", "-redis")["metadata"]["ownerReferences"]
+    other = One(one.cluster, f"{one.name}-redis")
+    try:
+        other.apply(replicas=0, redis={"mode": "Disabled"})
+        other.told("Degraded", "NameTaken")
+        assert one.there("service", "-redis")["metadata"]["ownerReferences"] == owner
+        assert one.condition("Ready")["status"] == "True"
+    finally:
+        other.delete()
+
+
+def test_a_bad_redis_image_is_told_and_healed_by_the_next_one(one: One) -> None:
+    one.apply(replicas=0, redis={"image": "localhost/absent:0"}, imagePullPolicy="Never")
+    one.told("Degraded", "PodsFailing")
+    one.patch(redis={"image": REDIS})
+    one.told("RedisReady", "Answering")
+    one.told("Degraded", "AsExpected")

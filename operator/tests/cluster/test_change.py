@@ -6,18 +6,22 @@ import json
 import time
 from typing import Any
 
-from .world import SERVER, One, Pods
+from .world import SERVER, One, Pods, client, read
 
 REPAIRED_SECONDS = 5.0
 """[s] The promise of row `drift`."""
 
 
 def test_redis_off_and_on_again_keeps_the_order_and_rolls_once_each(one: One) -> None:
-    one.apply(image=SERVER)
+    one.apply(image=SERVER, service={"type": "NodePort"})
     one.ready()
+    url = one.cluster.address(one.there("service")["spec"]["ports"][0]["nodePort"])
+    pod = one.pods()[0]["metadata"]["name"]
+    token = one.cluster.kubectl("exec", pod, "--", "moorage", "token", "--account", "alice").stdout.strip()
     password = one.there("secret", "-redis-password")["data"]
     redis = one.there("statefulset", "-redis")["metadata"]["uid"]
-    with Pods(one) as pods:
+    with client("load.py", url, token) as load, Pods(one) as pods:
+        assert read(load) == "calling"
         before = one.revision()
         one.patch(redis={"mode": "Disabled"})
         body = one.ready()
@@ -30,7 +34,13 @@ def test_redis_off_and_on_again_keeps_the_order_and_rolls_once_each(one: One) ->
         body = one.ready()
         assert (body["status"]["mode"], body["status"]["readyReplicas"]) == ("Clustered", 3)
         assert one.revision() == before + 2
+        load.terminate()
+        told = json.loads(read(load))
     pods.check_no_islands()
+    assert told["open"] == 0, told
+    assert sum(told["ends"].values()) == told["began"], f"calls that nobody accounts for: {told}"
+    assert told["ends"]["ok"] > 50, told
+    assert "wrong" not in told["ends"], told
     assert one.there("secret", "-redis-password")["data"] == password
     assert one.there("statefulset", "-redis")["metadata"]["uid"] != redis
     assert not one.events("RedisRestarting")
@@ -215,6 +225,10 @@ def test_scale_follows_and_takes_the_emptiest(one: One) -> None:
     names = [pod["metadata"]["name"] for pod in one.pods()]
     by_connections = sorted(names, key=lambda name: sum(name.encode()) % 97)
     one.cluster.kubectl("scale", "rts", one.name, "--replicas=2")
+    draining = one.cluster.until("draining told", lambda: one.body()["status"]["draining"])
+    for entry in draining:
+        assert entry["connections"] == sum(entry["pod"].encode()) % 97
+        assert entry["since"].endswith("Z")
     one.ready()
     assert sorted(pod["metadata"]["name"] for pod in one.pods()) == sorted(by_connections[2:])
     one.cluster.kubectl("scale", "rts", one.name, "--replicas=1")

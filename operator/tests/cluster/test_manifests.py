@@ -6,20 +6,16 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from moorage_operator.pods import total
 
-from .world import BOX, ROOT, Cluster, One
+from .world import CLIENTS, ROOT, Cluster, One, client, end, inside, read
 
 OVERLAY = ROOT / "kustomize" / "overlays" / "ci"
-CLIENTS = Path(__file__).parent / "clients"
 NODE_PACKAGES = ROOT / "chaos" / "peers" / "node"
 LEASE_SECONDS = 45
 """[s] A standby takes over when the lease has not been renewed for 15 s; the rest is for a busy machine."""
@@ -138,19 +134,18 @@ def test_a_web_client_calls_a_daemon_through_the_service_while_a_pod_is_deleted(
     chat.patch(service={"type": "NodePort"})
     chat.ready()
     port = chat.there("service")["spec"]["ports"][0]["nodePort"]
-    node = chat.cluster.items("nodes")[0]["status"]["addresses"][0]["address"]
-    url = f"http://{node}:{port}"
+    url = chat.cluster.address(port)
     some_pod = chat.pods()[0]["metadata"]["name"]
     token = chat.cluster.kubectl(
         "exec", some_pod, "--", "moorage", "token", "--account", "alice"
     ).stdout.strip()
     before = {pod["metadata"]["name"]: connections(chat, pod["metadata"]["name"]) for pod in chat.pods()}
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "server")}
-    daemon = inside([sys.executable, str(CLIENTS / "daemon.py"), url, token], environment)
-    try:
+    with client("daemon.py", url, token) as daemon:
         assert read(daemon) == "registered"
         (serving,) = (name for name, count in before.items() if connections(chat, name) > count)
-        caller = inside(["node", str(CLIENTS / "caller.mjs"), url, token, str(NODE_PACKAGES)], environment)
+        caller = inside(
+            ["node", str(CLIENTS / "caller.mjs"), url, token, str(NODE_PACKAGES)], dict(os.environ)
+        )
         try:
             assert json.loads(read(caller)) == {"what": "first", "value": {"ok": True, "result": 3}}
             assert json.loads(read(caller))["what"] == "calling"
@@ -162,34 +157,7 @@ def test_a_web_client_calls_a_daemon_through_the_service_while_a_pod_is_deleted(
             assert json.loads(read(caller))["value"] == {"ok": True, "result": 7}
         finally:
             end(caller)
-    finally:
-        end(daemon)
     chat.ready()
-
-
-def inside(command: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
-    if Path("/run/netns/box").exists():
-        command = [sys.executable, str(BOX), "exec", *command]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-
-
-def read(process: subprocess.Popen[str], seconds: float = 60) -> str:
-    """The next line; fails when none comes in time."""
-    assert process.stdout is not None
-    found: list[str] = []
-    thread = threading.Thread(target=lambda: found.append(process.stdout.readline()), daemon=True)  # type: ignore[union-attr]
-    thread.start()
-    thread.join(seconds)
-    assert found, f"no line within {seconds:.0f} s"
-    assert found[0], f"ended with {process.poll()}"
-    return found[0].strip()
-
-
-def end(process: subprocess.Popen[str]) -> None:
-    process.terminate()
-    process.wait(15)
-    assert process.stdout is not None
-    process.stdout.close()
 
 
 def connections(chat: One, pod: str) -> int:

@@ -9,21 +9,40 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..schema import CRD, ROOT, merged
+from ..schema import CRD, ROOT, kubectl, merged
 
 NAMESPACE = "moorage-test"
 SERVER = os.environ.get("MOORAGE_SERVER_IMAGE", "localhost/moorage-server:dev")
 STANDIN = os.environ.get("MOORAGE_STANDIN_IMAGE", "localhost/moorage-standin:dev")
 REDIS = os.environ.get("MOORAGE_REDIS_IMAGE", "localhost/redis:box")
 BOX = ROOT / "chaos" / "testcluster" / "box.py"
+CLIENTS = Path(__file__).parent / "clients"
 POLL_SECONDS = 0.2
 
-__all__ = ["CRD", "NAMESPACE", "ROOT", "SERVER", "Cluster", "One", "Operator", "Pods", "merged", "server"]
+__all__ = [
+    "CLIENTS",
+    "CRD",
+    "NAMESPACE",
+    "REDIS",
+    "ROOT",
+    "SERVER",
+    "Cluster",
+    "One",
+    "Operator",
+    "Pods",
+    "client",
+    "end",
+    "inside",
+    "merged",
+    "read",
+    "server",
+]
 
 
 def server(name: str, *, namespace: str = NAMESPACE, image: str = STANDIN, **spec: Any) -> dict[str, Any]:
@@ -54,7 +73,7 @@ class Cluster:
     ) -> subprocess.CompletedProcess[str]:
         text = json.dumps(body) if body is not None else None
         where = ["-n", self.namespace] if self.namespace else []
-        command = ["kubectl", *where, *arguments]
+        command = [kubectl(), *where, *arguments]
         done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=150)
         if check and done.returncode:
             raise AssertionError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
@@ -87,6 +106,11 @@ class Cluster:
         shown = self.kubectl("get", "rts,deploy,sts,pods", "-o", "wide", check=False).stdout
         status = self.kubectl("get", "rts", "-o", "jsonpath={.items[*].status}", check=False).stdout
         return f"{shown}\n{status}"
+
+    def address(self, port: int) -> str:
+        """URL of a NodePort."""
+        addresses = self.items("nodes")[0]["status"]["addresses"]
+        return f"http://{addresses[0]['address']}:{port}"
 
 
 class One:
@@ -207,7 +231,7 @@ class Pods:
             '{.object.status.conditions[?(@.type=="Ready")].status}|{.object.metadata.deletionTimestamp}{"\\n"}'
         )
         selector = f"app.kubernetes.io/component=server,app.kubernetes.io/instance={self.one.name}"
-        command = ["kubectl", "-n", self.one.cluster.namespace, "get", "pods", "-l", selector]
+        command = [kubectl(), "-n", self.one.cluster.namespace, "get", "pods", "-l", selector]
         command += ["-w", "--output-watch-events"]
         self._process = subprocess.Popen(
             [*command, "-o", f"jsonpath={columns}"], stdout=subprocess.PIPE, text=True
@@ -242,3 +266,41 @@ class Pods:
         for _, backends in self.serving:
             assert backends.count("") <= 1, f"more than one replica without Redis: {backends}"
             assert len(set(backends)) <= 1, f"two backends at once: {backends}"
+
+
+def inside(command: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+    """Start a client where it reaches node addresses: inside the test cluster's network, where that is there."""
+    if Path("/run/netns/box").exists():
+        command = [sys.executable, str(BOX), "exec", *command]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def read(process: subprocess.Popen[str], seconds: float = 60) -> str:
+    """The next line; fails when none comes in time."""
+    assert process.stdout is not None
+    found: list[str] = []
+    thread = threading.Thread(target=lambda: found.append(process.stdout.readline()), daemon=True)  # type: ignore[union-attr]
+    thread.start()
+    thread.join(seconds)
+    assert found, f"no line within {seconds:.0f} s"
+    assert found[0], f"ended with {process.poll()}"
+    return found[0].strip()
+
+
+@contextmanager
+def client(name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A Python client of `clients/`, ended whatever happens."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "server")}
+    process = inside([sys.executable, str(CLIENTS / name), *arguments], environment)
+    try:
+        yield process
+    finally:
+        end(process)
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        process.terminate()
+    process.wait(30)
+    assert process.stdout is not None
+    process.stdout.close()
