@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import signal
-from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import structlog
-import uvicorn
 
-from moorage import logs
 from moorage.accounts.tokens import Tokens
 from moorage.cluster.local import LocalManager
 from moorage.cluster.manager import RedisStreamsManager
@@ -30,7 +25,7 @@ from moorage.rpc.registry import Registry
 from moorage.rpc.remote import Remote
 from moorage.rpc.serving import Serving
 from moorage.rpc.wiring import connect
-from moorage.settings import Settings, unknown_variables
+from moorage.settings import Settings
 from moorage.sockets import activity, presence
 from moorage.sockets.background import Background
 from moorage.sockets.calling import Calling
@@ -50,6 +45,10 @@ BROKEN_TRANSPORT = ("transport close", "transport error", "ping timeout")
 """Reasons after which a client may come back; its calls run on through the recovery window."""
 
 
+START_BOUND_S = 10.0
+"""For programs that need a replica to be up before they go on."""
+
+
 class Replica:
     """One replica. ``asgi`` is its application; :meth:`start` before it serves, :meth:`drain`, then :meth:`stop`."""
 
@@ -60,6 +59,7 @@ class Replica:
         self.clients = Clients()
         self.background = Background()
         self.ready_once = False
+        self._linked = asyncio.Event()
         self.backplane: Backplane | None = None
         self.membership: Membership | None = None
         self.remote: Remote | None = None
@@ -218,6 +218,8 @@ class Replica:
     def _closed(self, sid: str, reason: str) -> None:
         """The transport is gone: calls that ran on it end now, before any handler or room is touched."""
         self.serving.closed(sid)
+        if not self.calls.is_busy(sid):
+            return
         window = self.settings.recovery_window_ms / 1000
         if reason in BROKEN_TRANSPORT and window > 0:
             asyncio.get_running_loop().call_later(window, self.calls.caller_gone, sid)
@@ -244,16 +246,31 @@ class Replica:
         )
 
     # -- life ------------------------------------------------------------------------------------------
-    async def start(self) -> None:
-        """Everything up, or on its way up: a Redis that is away delays readiness, not the process."""
+    async def begin(self) -> None:
+        """Start everything and wait for nothing: probes can be answered while Redis is away."""
         self.loop_monitor.start()
         await self.tokens.start()
         await self.state.start()
         if self.backplane is not None and self.cluster is not None and self.membership is not None:
-            await self.backplane.start()
-            await self.cluster.start()
-            await self.membership.start()
+            self.backplane.on_up.append(self._linked.set)
+            self.membership.begin()
+            await self.backplane.start(0)
+            await self.cluster.start(0)
+
+    async def come_up(self) -> None:
+        """Returns when all is up for the first time, however long Redis is away; from then on ``/ready`` may say so."""
+        if self.cluster is not None and self.membership is not None:
+            await self._linked.wait()
+            await self.cluster.reader.placed.wait()
+            await self.membership.synced()
         self.ready_once = True
+        log.info("ready", replica=self.settings.replica_id)
+
+    async def start(self) -> None:
+        """:meth:`begin`, then :meth:`come_up`, the latter at most :data:`START_BOUND_S`."""
+        await self.begin()
+        async with asyncio.timeout(START_BOUND_S):
+            await self.come_up()
 
     async def drain(self) -> None:
         """Lead all sockets away, then end what is left with a typed end."""
@@ -276,91 +293,3 @@ class Replica:
         await self.state.stop()
         await self.tokens.stop()
         self.loop_monitor.stop()
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers: a signal begins a drain, and the drain ends the server."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def _metrics_app(metrics: Metrics) -> Any:
-    async def app(scope: Any, receive: Any, send: Callable[[Any], Awaitable[None]]) -> None:
-        if scope["type"] != "http":
-            return
-        found = scope["path"].rstrip("/") == "/metrics" and scope["method"] in ("GET", "HEAD")
-        body, kind = metrics.render() if found else (b"Not found\n", "text/plain")
-        headers = [(b"content-type", kind.encode())]
-        await send({"type": "http.response.start", "status": 200 if found else 404, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
-
-    return app
-
-
-async def run(settings: Settings, stop: asyncio.Event) -> None:
-    """Serve until ``stop`` is set, drain, stop."""
-    for name in unknown_variables():
-        log.warning("unknown environment variable, perhaps misspelt", variable=name)
-    replica = Replica(settings)
-    common: dict[str, Any] = {
-        "host": settings.host,
-        "lifespan": "off",
-        "log_config": None,
-        "access_log": False,
-        "server_header": False,
-        "timeout_graceful_shutdown": 2,
-    }
-    servers = [
-        _Server(
-            uvicorn.Config(
-                replica.asgi,
-                port=settings.port,
-                http=replica.server.http_protocol,
-                ws="websockets-sansio",
-                backlog=4096,
-                **common,
-            )
-        )
-    ]
-    if settings.metrics_enabled:
-        servers.append(
-            _Server(
-                uvicorn.Config(_metrics_app(replica.metrics), port=settings.metrics_port, ws="none", **common)
-            )
-        )
-    await replica.start()
-    serving = [asyncio.create_task(server.serve()) for server in servers]
-    stopping = asyncio.create_task(stop.wait())
-    log.info("serving", replica=settings.replica_id, port=settings.port, redis=bool(settings.redis_url))
-    try:
-        # A listener that cannot bind ends its task; then there is nothing to drain.
-        await asyncio.wait([stopping, *serving], return_when=asyncio.FIRST_COMPLETED)
-        if stop.is_set():
-            await replica.drain()
-    finally:
-        stopping.cancel()
-        for server in servers:
-            server.should_exit = True
-        await asyncio.gather(*serving, return_exceptions=True)
-        await replica.stop()
-
-
-def serve(settings: Settings) -> int:
-    """Run a replica in this process; SIGTERM or SIGINT drains it. Returns the exit code."""
-    import uvloop
-
-    logs.configure(settings.log_level, settings.log_format)
-
-    async def main() -> bool:
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
-        await run(settings, stop)
-        return stop.is_set()
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        asked_to_stop = runner.run(main())
-    return 0 if asked_to_stop else 1

@@ -89,7 +89,7 @@ def _token(account: str, ttl_ms: int | None) -> int:
 
 
 def _serve() -> int:
-    from moorage.app import serve
+    from moorage.serve import serve
 
     return serve(settings_module.load())
 

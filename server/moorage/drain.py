@@ -65,9 +65,11 @@ class Drain:
         return self.state is not DrainState.SERVING
 
     def connected(self, sid: str) -> None:
-        """A socket that comes while draining is told at once and gets its own time."""
+        """A socket that comes while draining is told at once and gets its own time; after the drain it is led on."""
         if self.state is DrainState.DRAINING:
             self._announce(sid)
+        elif self.state is DrainState.DRAINED:
+            self._close(sid)
 
     async def run(self) -> None:
         """Returns when no socket is left or the window is over."""

@@ -12,6 +12,7 @@ histories) whether the operation certainly did not happen ("no") or may have hap
     │   ├── BackplaneUnknown        may have been done: the connection was lost before the reply
     │   └── BackplaneReply          Redis itself answered with an error (text in ``str``)
     ├── PresenceUnknown             a replica did not answer and nobody active was found
+    ├── CannotListen                a port of ours cannot be had
     └── ConfigurationError          refuse to start, with the reason
 """
 
@@ -113,3 +114,7 @@ class PresenceUnknown(MoorageError):
 
 class ConfigurationError(MoorageError):
     """A setting makes it impossible to start; the message names the variable and the remedy."""
+
+
+class CannotListen(MoorageError):
+    """A port is taken or forbidden; the message names the variable, the address and the reason."""

@@ -41,6 +41,8 @@ def configure(level: str, kind: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    # Who connected is promised by the protocol, so no level silences it.
+    logging.getLogger("moorage.connections").setLevel(min(logging.INFO, root.level))
     # Their lines about connections and requests say nothing that our own do not.
     for name in (
         "uvicorn",

@@ -86,6 +86,8 @@ async def test_a_socket_that_comes_while_draining_is_told_too() -> None:
     drain.connected("late")
     await asyncio.wait_for(running, 5)
     assert set(sockets.closed) == {"a", "late"} == set(sockets.told)
+    drain.connected("too late")
+    assert sockets.closed[-1] == "too late"
 
 
 async def test_sockets_that_call_go_in_the_second_half() -> None:

@@ -52,6 +52,7 @@ class Membership:
         self._asks: dict[str, tuple[set[str], list[Any], asyncio.Future[None]]] = {}
         self._left: dict[str, str] = {}
         self._closing = False
+        self._hello: asyncio.Future[int] | None = None
         self._inboxes = Inboxes(
             backplane,
             lambda: self.inbox,
@@ -76,28 +77,32 @@ class Membership:
     def inbox(self) -> str:
         return f"{INBOX_PREFIX}{self.replica}:{self.boot}"
 
-    async def start(self) -> None:
-        """Subscribe, say hello and collect the others' state, bounded; Redis away: goes on in the background."""
+    def begin(self) -> None:
+        """Before the backplane starts: when its links are up, say hello and collect the others' state."""
         self.backplane.on_up.append(self._link_up)
         self.backplane.on_down.append(self._link_down)
-        subscriptions = self._subscribe()
+        self.backplane.subscribe(MEMBERS_CHANNEL, self._on_channel)
+        self.backplane.subscribe(self.inbox, self._on_inbox)
         self._timer = asyncio.get_running_loop().call_later(self._clock.tick_s, self._tick)
-        if self.backplane.available:
-            await asyncio.wait(subscriptions, timeout=SYNC_BOUND_S)
-            await self._synced(self._announce())
 
-    async def _synced(self, hello: asyncio.Future[int]) -> None:
+    async def synced(self) -> bool:
+        """After the links came up: wait until every replica that heard our hello told its state, bounded.
+
+        False: the link was lost, or somebody was silent for :data:`SYNC_BOUND_S`."""
         loop = asyncio.get_running_loop()
         bound = loop.time() + SYNC_BOUND_S
+        if self._hello is None:
+            return False
         try:
-            receivers = await hello
+            receivers = await self._hello
         except BackplaneError:
-            return
+            return False
         while loop.time() < bound:
             if len(self.members) + 1 >= receivers and all(m.applied >= 0 for m in self.members.values()):
-                return
+                return True
             await asyncio.sleep(0.01)
         log.warning("not every replica told its state in time", known=sorted(self.members))
+        return False
 
     async def stop(self) -> None:
         """Goodbye, bounded by the backplane's reply. Nothing is sent after it: it would bring us back to life."""
@@ -114,24 +119,15 @@ class Membership:
             if not done.done():
                 done.set_result(None)
 
-    def _subscribe(self) -> list[asyncio.Future[None]]:
-        return [
-            self.backplane.subscribe(MEMBERS_CHANNEL, self._on_channel),
-            self.backplane.subscribe(self.inbox, self._on_inbox),
-        ]
-
     def _link_up(self) -> None:
-        if not self._closing:
-            self._announce()
-
-    def _announce(self) -> asyncio.Future[int]:
         """The links are (back) up: nobody can be judged by what was missed; ask everybody for what was told."""
+        if self._closing:
+            return
         self._inboxes.linked = True
         self._clock.unhealthy(time.monotonic())
-        hello = self._publish(MEMBERS_CHANNEL, ["hello"])
+        self._hello = self._publish(MEMBERS_CHANNEL, ["hello"])
         for member in list(self.members.values()):
             self._ask_state(member)
-        return hello
 
     def _link_down(self) -> None:
         self._inboxes.linked = False

@@ -12,7 +12,8 @@ from socketio.exceptions import ConnectionRefusedError
 from moorage.accounts.tokens import InvalidToken
 from moorage.sockets.clients import Client, Clients, Scope
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("moorage.connections")
+"""A logger of its own: its line is promised by the protocol whatever the log level (:mod:`moorage.logs`)."""
 
 ID_MAX = 256
 """Longest session or machine id, characters, as for method names: an id becomes part of a room's name."""

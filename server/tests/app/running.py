@@ -11,7 +11,8 @@ from typing import Any
 import socketio
 import uvicorn
 
-from moorage.app import Replica, _Server
+from moorage.app import Replica
+from moorage.serve import Server
 from moorage.settings import load
 
 KEY = "a key of the tests, long enough to sign"
@@ -45,7 +46,7 @@ async def running(url: str | None, name: str = "r", **settings: Any) -> AsyncIte
         access_log=False,
         timeout_graceful_shutdown=1,
     )
-    server = _Server(config)
+    server = Server(config)
     await replica.start()
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     async with asyncio.timeout(10):

@@ -53,8 +53,9 @@ class Replica:
         connect(self.membership, self.registry, self.remote)
 
     async def __aenter__(self) -> Replica:
+        self.membership.begin()
         assert await self.backplane.start()
-        await self.membership.start()
+        assert await self.membership.synced()
         return self
 
     async def __aexit__(self, *error: object) -> None:
