@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any, Protocol
 
 import structlog
@@ -33,7 +33,7 @@ ABSENT_LOOKS = 2
 class Asking(Protocol):
     """What is needed of :class:`moorage.cluster.requests.Requests`."""
 
-    async def node_count(self) -> int: ...
+    def node_count(self) -> Coroutine[Any, Any, int]: ...
     async def fetch_sockets(
         self, rooms: Collection[str], except_: Collection[str], timeout_ms: int
     ) -> tuple[list[Any], bool]: ...
@@ -58,6 +58,8 @@ class Foreign:
         self._members = members
         self._emit = emit
         self._searches: dict[str, asyncio.Task[None]] = {}
+        self._counting: asyncio.Task[int] | None = None
+        self._counted_at = 0.0
         self._running: dict[str, tuple[str, str, list[asyncio.Task[None]]]] = {}
         self.on_timeout: Callable[[], None] = lambda: None
         """A look-up stayed incomplete."""
@@ -74,7 +76,7 @@ class Foreign:
         looks = 0
         while wanted():
             try:
-                if await self._requests.node_count() > self._members():
+                if await self._are_there():
                     limit = FIND_LIMITS_MS[min(looks, len(FIND_LIMITS_MS) - 1)]
                     looks += 1
                     found, complete = await self._requests.fetch_sockets([room], (), limit)
@@ -89,6 +91,14 @@ class Foreign:
             except Exception:
                 log.exception("look-up of foreign nodes failed")
             await asyncio.sleep(FIND_EVERY_S)
+
+    async def _are_there(self) -> bool:
+        """Whether the cluster has nodes that are no members; one count for all who wait."""
+        loop = asyncio.get_running_loop()
+        if self._counting is None or loop.time() - self._counted_at >= FIND_EVERY_S:
+            self._counted_at = loop.time()
+            self._counting = loop.create_task(self._requests.node_count())
+        return await asyncio.shield(self._counting) > self._members()
 
     # -- Carrier ---------------------------------------------------------------------------------------
     def send(
@@ -122,7 +132,9 @@ class Foreign:
 
     async def stop(self) -> None:
         """End all look-ups."""
-        tasks = list(self._searches.values())
+        tasks: list[asyncio.Task[Any]] = list(self._searches.values())
+        if self._counting is not None:
+            tasks.append(self._counting)
         for call_id in list(self._running):
             tasks += self._running[call_id][2]
             self._take(call_id)

@@ -48,7 +48,7 @@ class Registry:
         self._rooms: dict[str, dict[tuple[str, str], Entry]] = {}
         self._by_replica: dict[str, dict[tuple[str, str], Entry]] = {}
         self._listeners: dict[str, dict[str, int]] = {}
-        self._watchers: dict[str, list[Callable[[], None]]] = {}
+        self._watchers: dict[str, dict[Callable[[], None], None]] = {}
         self.tell: Callable[[list[Any]], int] = lambda item: 0
         """Told to all replicas; returns the number of the tell."""
         self.on_superseded: Callable[[Entry], None] = lambda entry: None
@@ -56,7 +56,7 @@ class Registry:
         self.on_left: Callable[[Entry], None] = lambda entry: None
 
     def __len__(self) -> int:
-        return sum(len(room) for room in self._rooms.values())
+        return sum(len(entries) for entries in self._by_replica.values())
 
     # -- this replica ----------------------------------------------------------------------------------
     def join(self, room: str, sid: str, resumable: bool = False) -> int:
@@ -139,28 +139,32 @@ class Registry:
 
     def watch(self, room: str, callback: Callable[[], None]) -> None:
         """Call ``callback`` at every new registration in ``room`` until :meth:`unwatch`."""
-        self._watchers.setdefault(room, []).append(callback)
+        self._watchers.setdefault(room, {})[callback] = None
 
     def is_watched(self, room: str) -> bool:
         """Somebody waits for a registration in ``room``."""
         return room in self._watchers
 
     def unwatch(self, room: str, callback: Callable[[], None]) -> None:
-        callbacks = self._watchers.get(room, [])
-        if callback in callbacks:
-            callbacks.remove(callback)
+        callbacks = self._watchers.get(room)
+        if callbacks is not None:
+            callbacks.pop(callback, None)
             if not callbacks:
                 del self._watchers[room]
 
     # -- inside ----------------------------------------------------------------------------------------
     def _put(self, entry: Entry) -> None:
         key = (entry.replica, entry.sid)
-        self._rooms.setdefault(entry.room, {})[key] = entry
+        room = self._rooms.setdefault(entry.room, {})
+        if room.get(key) == entry:
+            return  # told again, in the whole state of a replica
+        room[key] = entry
         self._by_replica.setdefault(entry.replica, {})[(entry.room, entry.sid)] = entry
-        for other in list(self._rooms[entry.room].values()):
-            newest = self.resolve(entry.room)
-            if other.replica == self.replica and newest is not None and other is not newest:
-                self.on_superseded(other)
+        if len(room) > 1:
+            newest = max(room.values(), key=lambda e: e.age)
+            for other in list(room.values()):
+                if other.replica == self.replica and other is not newest:
+                    self.on_superseded(other)
         for callback in list(self._watchers.get(entry.room, ())):
             callback()
 

@@ -25,11 +25,13 @@ class FakeRequests:
         self.nodes = 2
         self.rooms: dict[str, list[str]] = {}
         self.complete = True
-        self.looks = 0
+        self.looks = self.counts = 0
         self.emitted: list[tuple[str, str, Any]] = []
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     async def node_count(self) -> int:
+        self.counts += 1
+        await asyncio.sleep(0)
         return self.nodes
 
     async def fetch_sockets(
@@ -146,3 +148,14 @@ async def test_a_member_that_registers_while_we_look_serves(bench: Bench) -> Non
     bench.here.sent[0].on_end("answer", "local")
     assert (await asyncio.wait_for(future, 5))["result"] == "local"
     await until(lambda: not bench.foreign._searches)
+
+
+async def test_many_waiting_methods_count_the_nodes_together(bench: Bench) -> None:
+    bench.requests.nodes = 1
+    for number in range(20):
+        bench.calls.start(
+            "caller", "acc", {"method": f"m{number}", "requestId": f"r{number}"}, lambda ack: None
+        )
+    await until(lambda: bench.requests.counts >= 3)
+    assert bench.requests.counts < 20
+    assert bench.requests.looks == 0

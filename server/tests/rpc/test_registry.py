@@ -144,3 +144,17 @@ def test_replicas_agree_after_a_snapshot_whatever_was_lost(actions: list[tuple[s
         assert len({registry.resolve(room) for registry in registries.values()}) == 1
         assert len({registry.listens(room) for registry in registries.values()}) == 1
     assert len({len(registry) for registry in registries.values()}) == 1
+
+
+def test_what_is_told_again_wakes_nobody_and_is_counted_once() -> None:
+    a, b = pair()
+    woken: list[str] = []
+    b.watch(ROOM, lambda: woken.append("b"))
+    a.join(ROOM, "s1")
+    b.replace("a", a.snapshot())
+    assert woken == ["b"]
+    assert (len(a), len(b)) == (1, 1)
+    b.drop("a")
+    assert (len(a), len(b)) == (1, 0)
+    b.replace("a", a.snapshot())
+    assert woken == ["b", "b"]
