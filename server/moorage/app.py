@@ -173,15 +173,17 @@ class Replica:
         metrics.gauge(metrics.registrations, lambda: len(self.registry))
         metrics.gauge(metrics.in_flight, lambda: len(calls))
         metrics.gauge(metrics.members, lambda: 1 + len(self.membership.members if self.membership else ()))
+        metrics.read_deliveries = lambda: self.manager.deliveries
         metrics.gauge(metrics.drain_state, lambda: int(self.drainer.state))
         if self.cluster is not None:
             reader = self.cluster.reader
             metrics.gauge(metrics.stream_lag, lambda: reader.lag_ms)
         calls.on_ended = self._call_ended
         calls.on_waited = metrics.rpc_grace_wait.observe
+        calls.on_evidence = lambda kind: metrics.rpc_evidence.labels(kind).inc()
         calls.on_late = self.serving.on_late = metrics.rpc_late_results.inc
         if self.remote is not None:
-            self.remote.on_evidence = lambda kind: metrics.rpc_evidence.labels(kind).inc()
+            self.remote.on_evidence = calls.on_evidence
             self.remote.on_late = metrics.rpc_late_results.inc
         if self.foreign is not None:
             self.foreign.on_timeout = metrics.rpc_lookup_timeouts.labels("lookup").inc

@@ -6,15 +6,21 @@ stands after its last ``:``, at most :data:`METHODS_MAX` of them, then ``other``
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 METHODS_MAX = 200
 """Distinct method labels before ``other`` (PROTOCOL, "Metrics")."""
 CALL_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30)
 """Seconds (PROTOCOL, "Metrics")."""
+
+EVIDENCE = ("goodbye", "no_receiver", "generation", "beats", "socket_gone", "look_ups")
+"""Kinds of positive evidence: of a replica (:data:`moorage.cluster.inboxes.GoneBy`), of a socket, and of a socket on
+a node that is no member."""
 
 
 class Metrics:
@@ -50,6 +56,8 @@ class Metrics:
             ["context"],
             registry=r,
         )
+        for kind in EVIDENCE:
+            self.rpc_evidence.labels(kind)
         for context in ("lookup", "presence"):
             self.rpc_lookup_timeouts.labels(context)
         self.registrations = Gauge(
@@ -64,9 +72,8 @@ class Metrics:
         self.connections = Gauge("websocket_connections", "Connected sockets", ["client_type"], registry=r)
         for client_type in ("user-scoped", "session-scoped", "machine-scoped"):
             self.connections.labels(client_type)
-        self.deliveries = Counter(
-            "broadcast_deliveries_total", "Copies of broadcasts written to local sockets", registry=r
-        )
+        self.read_deliveries: Callable[[], int] = lambda: 0
+        r.register(_Deliveries(self))
         self.drain_state = Gauge("drain_state", "0: serving, 1: draining, 2: drained", registry=r)
 
     def method_label(self, method: str) -> str:
@@ -94,3 +101,17 @@ class Metrics:
     def render(self) -> tuple[bytes, str]:
         """``(body, content type)`` of ``GET /metrics``."""
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
+
+
+class _Deliveries(Collector):
+    """Counted where broadcasts are written, read at a scrape."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        yield CounterMetricFamily(
+            "broadcast_deliveries",
+            "Copies of broadcasts written to local sockets",
+            value=self._metrics.read_deliveries(),
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.metrics import METHODS_MAX, Metrics
+from moorage.metrics import EVIDENCE, METHODS_MAX, Metrics
 
 NAMES = (
     "rpc_calls_total", "rpc_call_duration_seconds", "rpc_grace_wait_seconds", "rpc_late_results_total",
@@ -36,3 +36,12 @@ def test_two_applications_do_not_share() -> None:
     one, two = Metrics(), Metrics()
     one.call_ended("m", "success", 0)
     assert 'method="m"' not in two.render()[0].decode()
+
+
+def test_deliveries_are_read_at_the_scrape_and_every_kind_of_evidence_is_there_from_the_start() -> None:
+    metrics = Metrics()
+    metrics.read_deliveries = lambda: 7
+    text = metrics.render()[0].decode()
+    assert "\nbroadcast_deliveries_total 7.0\n" in text
+    assert "# TYPE broadcast_deliveries_total counter" in text
+    assert all(f'rpc_evidence_total{{kind="{kind}"}} 0.0' in text for kind in EVIDENCE)

@@ -48,6 +48,8 @@ class LocalManager(AsyncManager):  # type: ignore[misc]
         self.on_leave: list[RoomCallback] = []
         self._namespaces: dict[str, _Namespace] = {}
         self._counters: dict[str, int] = {}
+        self.deliveries = 0
+        """Copies of broadcasts written to sockets of this process."""
 
     # -- our interface -----------------------------------------------------------------------------------
     def join(self, sid: str, room: str, namespace: str = "/") -> bool:
@@ -104,7 +106,10 @@ class LocalManager(AsyncManager):  # type: ignore[misc]
         targets = self._targets(namespace, rooms, except_)
         if not targets:
             return 0
-        return self.push(targets.values(), encode(EVENT, namespace, None, [event, *args]), volatile=volatile)
+        packet = encode(EVENT, namespace, None, [event, *args])
+        count = self.push(targets.values(), packet, volatile=volatile)
+        self.deliveries += count
+        return count
 
     def push(self, eio_sids: Iterable[str], packet: Encoded, *, volatile: bool = False) -> int:
         """Write an encoded packet to these sockets and return how many there were.

@@ -364,7 +364,8 @@ class RedisStreamsManager(LocalManager):
             self.reader.poison(entry_id, data)
             return
         volatile = body.opts.flag("volatile") is True
-        self.push(targets.values(), encode(EVENT, namespace, None, data), volatile=volatile)
+        packet = encode(EVENT, namespace, None, data)
+        self.deliveries += self.push(targets.values(), packet, volatile=volatile)
 
     async def _disconnect_here(self, sid: str, eio_sid: str, namespace: str, close: bool) -> None:
         await self.server.disconnect(sid, namespace=namespace, ignore_queue=True)

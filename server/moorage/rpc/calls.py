@@ -94,6 +94,8 @@ class Calls:
         self.notify: Callable[[str, str, dict[str, Any]], object] = lambda sid, event, payload: None
         self.on_ended: Callable[[Call, str], None] = lambda call, result: None
         self.on_late: Callable[[], None] = lambda: None
+        self.on_evidence: Callable[[str], None] = lambda kind: None
+        """A target here or on a foreign node was found gone; the carrier to members tells its own."""
         self.on_waited: Callable[[float], None] = lambda seconds: None
 
     def __len__(self) -> int:
@@ -225,6 +227,11 @@ class Calls:
         if kind == "answer":
             self._succeed(call, value)
             return
+        if kind == "gone" and call.entry is not None:
+            if call.entry.replica == self._registry.replica:
+                self.on_evidence("socket_gone")
+            elif call.entry.replica == FOREIGN:
+                self.on_evidence("look_ups")
         resumable = call.entry is not None and call.entry.resumable
         call.lost, call.entry = call.entry, None
         if kind == "absent":

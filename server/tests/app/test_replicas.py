@@ -213,3 +213,25 @@ async def test_a_request_for_a_socket_that_is_leaving_waits_for_the_next(pair: P
         async with Client(a) as new:
             await new.register("m")
             assert (await asyncio.wait_for(call, 10))["result"] == {"echo": 1, "by": new.sid}
+
+
+async def test_metrics_count_deliveries_on_both_sides_and_the_evidence_of_a_local_target(pair: Pair) -> None:
+    a, b = pair
+
+    def metric(at: Running, name: str) -> float:
+        return float(at.replica.metrics.render()[0].decode().split(f"\n{name} ")[1].split()[0])
+
+    async with Client(a) as one, Client(a) as two, Client(b) as three:
+        emit = {"event": "ephemeral", "filter": {"type": "user-scoped-only"}, "body": {"type": "x"}}
+        headers = {"Authorization": f"Bearer {a.token()}"}
+        async with httpx.AsyncClient() as http:
+            assert (await http.post(f"{a.url}/v1/emit", json=emit, headers=headers)).status_code == 202
+        await until(lambda: all(c.of("ephemeral") for c in (one, two, three)))
+        assert [metric(at, "broadcast_deliveries_total") for at in pair] == [2, 1]
+        await two.register("m")
+        two.hangs = True
+        call = asyncio.create_task(one.ack("rpc-call", {"method": "m"}))
+        await until(lambda: two.of("rpc-request"))
+        await two.sio.disconnect()
+        assert (await call)["code"] == "target_disconnected"
+        assert metric(a, 'rpc_evidence_total{kind="socket_gone"}') == 1
