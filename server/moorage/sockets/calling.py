@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from moorage.errors import RpcError
@@ -34,7 +34,7 @@ class Rooms(Protocol):
 
     def join(self, sid: str, room: str) -> bool: ...
     def leave(self, sid: str, room: str) -> bool: ...
-    def rooms_of(self, sid: str) -> frozenset[str]: ...
+    def members(self, room: str) -> Collection[str]: ...
 
 
 class Told(Protocol):
@@ -70,6 +70,7 @@ class Calling:
         self._send_event = send_event
         self._told = told
         self._joining = False
+        self._methods: dict[str, int] = {}
         self._local_only: set[tuple[str, str]] = set()
         self._retrying = False
         registry.on_superseded = self.superseded
@@ -95,14 +96,8 @@ class Calling:
             problem = "Invalid method name"
         else:
             room = rpc_room(client.account, str(method))
-            mine = self._rooms.rooms_of(sid)
-            # Its few other rooms are counted along only when the limit is near: exact, and cheap otherwise.
-            limit = self._settings.rpc_max_methods_per_socket
-            if (
-                room not in mine
-                and len(mine) >= limit
-                and sum(r.startswith(ROOM_PREFIX) for r in mine) >= limit
-            ):
+            full = self._methods.get(sid, 0) >= self._settings.rpc_max_methods_per_socket
+            if full and sid not in self._rooms.members(room):
                 problem = "Too many methods"
         if problem is not None:
             self._send_event(sid, "rpc-error", {"type": "register", "error": problem})
@@ -153,14 +148,19 @@ class Calling:
     # -- rooms -----------------------------------------------------------------------------------------
     def joined(self, namespace: str, room: str, sid: str) -> None:
         """A socket entered a room, by its own wish or by a peer's cluster request."""
-        if namespace == "/" and room.startswith(ROOM_PREFIX) and not self._joining:
-            self._registry.join(room, sid)
+        if namespace == "/" and room.startswith(ROOM_PREFIX):
+            self._methods[sid] = self._methods.get(sid, 0) + 1
+            if not self._joining:
+                self._registry.join(room, sid)
 
     def left(self, namespace: str, room: str, sid: str) -> None:
         """A socket left a room, or went."""
         if namespace == "/" and room.startswith(ROOM_PREFIX):
             self._local_only.discard((sid, room))
             self._registry.leave(room, sid)
+            left = self._methods.pop(sid, 1) - 1
+            if left:
+                self._methods[sid] = left
 
     def superseded(self, entry: Entry) -> None:
         """A newer registration serves: the older socket is told and leaves the room. Its running calls stay."""
@@ -191,14 +191,14 @@ class Calling:
             everybody = await asyncio.wait_for(told.told(number), TOLD_BOUND_S)
         except TimeoutError:
             everybody = False
-        if not everybody and room in self._rooms.rooms_of(sid):
+        if not everybody and sid in self._rooms.members(room):
             self._local_only.add((sid, room))
             if not self._retrying:
                 self._retrying = self._background.spawn(self._announce_again(told))
         self._registered(sid, room, "cluster" if everybody else "local")
 
     def _registered(self, sid: str, room: str, scope: str) -> None:
-        if room in self._rooms.rooms_of(sid):
+        if sid in self._rooms.members(room):
             self._send_event(sid, "rpc-registered", {"method": method_of(room), "scope": scope})
 
     async def _announce_again(self, told: Told) -> None:
