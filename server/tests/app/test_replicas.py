@@ -235,3 +235,19 @@ async def test_metrics_count_deliveries_on_both_sides_and_the_evidence_of_a_loca
         await two.sio.disconnect()
         assert (await call)["code"] == "target_disconnected"
         assert metric(a, 'rpc_evidence_total{kind="socket_gone"}') == 1
+
+
+async def test_a_call_that_outlasts_the_drain_is_answered_before_its_caller_is_closed() -> None:
+    async with running(None, drain_ms=200) as alone, Client(alone) as daemon, Client(alone) as caller:
+        await daemon.register("m")
+        daemon.hangs = True
+        call = asyncio.create_task(caller.ack("rpc-call", {"method": "m"}))
+        waiting = asyncio.create_task(caller.ack("rpc-call", {"method": "nobody"}))
+        await until(lambda: len(alone.replica.calls) == 2)
+        await alone.replica.drain()
+        acks = await asyncio.wait_for(asyncio.gather(call, waiting), 5)
+        assert [(ack["code"], ack["delivered"]) for ack in acks] == [
+            ("cancelled", "unknown"),
+            ("cancelled", "no"),
+        ]
+        await until(lambda: not caller.sio.connected)
