@@ -21,6 +21,7 @@ from typing import Any
 import ormsgpack
 import structlog
 
+from moorage.cluster.asks import Asks
 from moorage.cluster.beats import BeatClock
 from moorage.cluster.inboxes import INBOX_PREFIX, GoneBy, Inboxes, Member
 from moorage.cluster.tells import Tells
@@ -49,7 +50,7 @@ class Membership:
         self._pending_acks: set[str] = set()
         self._flush_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
-        self._asks: dict[str, tuple[set[str], list[Any], asyncio.Future[None]]] = {}
+        self._asks = Asks()
         self._left: dict[str, str] = {}
         self._closing = False
         self._hello: asyncio.Future[int] | None = None
@@ -115,9 +116,7 @@ class Membership:
             await self._publish(MEMBERS_CHANNEL, ["bye"])
         except BackplaneError:
             pass
-        for _, _, done in self._asks.values():
-            if not done.done():
-                done.set_result(None)
+        self._asks.give_up()
 
     def _link_up(self) -> None:
         """The links are (back) up: nobody can be judged by what was missed; ask everybody for what was told."""
@@ -205,19 +204,15 @@ class Membership:
             return [], False
         if not self.members:
             return [], True
-        ask_id = secrets.token_hex(6)
-        missing = set(self.members)
-        answers: list[Any] = []
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._asks[ask_id] = (missing, answers, done)
+        ask_id, ask = self._asks.open(self.members)
         try:
             self._send_all(["ask", ask_id, kind, payload])
-            await asyncio.wait_for(done, timeout_s)
+            await asyncio.wait_for(ask.done.wait(), timeout_s)
         except TimeoutError:
             pass
         finally:
-            del self._asks[ask_id]
-        return answers, not missing
+            self._asks.close(ask_id)
+        return ask.answers, not ask.missing
 
     # -- evidence --------------------------------------------------------------------------------------
     def seen(self, member: Member) -> None:
@@ -241,11 +236,7 @@ class Membership:
         while len(self._left) > 1000:
             self._left.pop(next(iter(self._left)))
         log.info("member gone", replica=member.replica, evidence=kind)
-        for missing, _, done in self._asks.values():
-            # A dead replica has no sockets to answer for.
-            missing.discard(member.replica)
-            if not missing and not done.done():
-                done.set_result(None)
+        self._asks.gone(member.replica)
         self.on_gone(member, kind)
         self._wake_tellers()
 
@@ -394,11 +385,7 @@ class Membership:
             self._wake_tellers()
         elif kind == "answer":
             ask_id, answer = rest
-            if (ask := self._asks.get(ask_id)) is not None and replica in ask[0]:
-                ask[0].discard(replica)
-                ask[1].append(answer)
-                if not ask[0] and not ask[2].done():
-                    ask[2].set_result(None)
+            self._asks.answered(ask_id, replica, answer)
         elif kind == "disowned":
             self.on_disowned(replica)
 
