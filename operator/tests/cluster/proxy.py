@@ -96,6 +96,8 @@ class Proxy:
                 await asyncio.sleep(0.05)
             await self._end(False)
             await runner.cleanup()
+        # A TLS connection is closed only some turns of the loop after its session says so.
+        await asyncio.sleep(1)
 
     def _tls(self) -> ssl.SSLContext:
         authority = base64.b64decode(self._cluster["certificate-authority-data"]).decode()

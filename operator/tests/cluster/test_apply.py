@@ -151,3 +151,17 @@ def test_a_bad_redis_image_is_told_and_healed_by_the_next_one(one: One) -> None:
     one.patch(redis={"image": REDIS})
     one.told("RedisReady", "Answering")
     one.told("Degraded", "AsExpected")
+
+
+def test_an_object_made_anew_at_once_gets_its_own_children(one: One) -> None:
+    """The old one's are still being collected then."""
+    one.apply(replicas=1)
+    first = one.ready()["metadata"]["uid"]
+    key = one.there("secret", "-secret-key")["data"]
+    one.cluster.kubectl("delete", "rts", one.name)
+    one.apply(replicas=1)
+    body = one.ready()
+    assert body["metadata"]["uid"] != first
+    assert one.there("secret", "-secret-key")["data"] != key
+    for child in one.cluster.items(OWNED, *one.labels):
+        assert [o["uid"] for o in child["metadata"]["ownerReferences"]] == [body["metadata"]["uid"]]
