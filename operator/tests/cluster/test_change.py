@@ -243,3 +243,34 @@ def test_a_larger_claim_that_cannot_grow_is_told_with_the_remedy(one: One) -> No
     found = one.told("ConfigurationWarning", "StorageNotExpandable")
     assert "by hand" in found["message"]
     assert one.condition("Ready")["status"] == "True"
+
+
+def test_workers_come_and_go(one: One) -> None:
+    one.apply(replicas=1, worker={"replicas": 2})
+    one.ready()
+    assert len(one.pods("worker")) == 2
+    environment = one.there("deployment", "-worker")["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert next(e for e in environment if e["name"] == "REDIS_URL")["valueFrom"]
+    one.patch(worker={"replicas": 0})
+    one.cluster.until("workers gone", lambda: one.child("deployment", "-worker") is None)
+    one.ready()
+
+
+def test_a_fight_is_given_up_and_told(one: One) -> None:
+    """Somebody sets the same field again and again: no write storm, and a warning that names the child."""
+    one.apply(replicas=0, redis={"mode": "Disabled"})
+    one.told("Ready", "ScaledToZero")
+
+    def contested() -> bool:
+        patch = json.dumps({"spec": {"selector": {"app.kubernetes.io/name": "theirs"}}})
+        one.cluster.kubectl("patch", "service", one.name, "-p", patch)
+        return one.condition("ConfigurationWarning").get("reason") == "Contested"
+
+    one.cluster.until("given up", contested, 30)
+    assert f"Service {one.name}" in one.condition("ConfigurationWarning")["message"]
+
+    def repaired() -> bool:
+        return bool(one.there("service")["spec"]["selector"]["app.kubernetes.io/name"] == "moorage")
+
+    one.cluster.until("repaired after a while", repaired, 60)
+    one.cluster.until("warning gone", lambda: not one.condition("ConfigurationWarning"), 40)
