@@ -78,7 +78,11 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         await _run(replica, pairs, stop)
 
 
+KEEP_ALIVE_S = 75
+"""Idle HTTP connections stay longer than the 60 s of common load balancers, which else send into a closed one."""
+
 _COMMON: dict[str, Any] = {
+    "timeout_keep_alive": KEEP_ALIVE_S,
     "lifespan": "off",
     "log_config": None,
     "access_log": False,

@@ -97,9 +97,14 @@ class HttpConnection(asyncio.Protocol):
         self._done: Callable[[int, bytes], None] | None = None
 
     @property
+    def standing(self) -> bool:
+        """Neither side has closed it."""
+        return self._transport is not None
+
+    @property
     def idle(self) -> bool:
         """No answer is awaited and the connection stands."""
-        return self._done is None and self._transport is not None
+        return self._done is None and self.standing
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass

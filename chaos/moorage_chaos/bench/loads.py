@@ -170,6 +170,11 @@ class Fan:
         if self._pump is not None:
             self._pump()
 
+    def use(self, links: Sequence[HttpConnection]) -> None:
+        """Post by these from now on: servers close a connection that was idle for a few seconds."""
+        self.close()
+        self._links = list(links)
+
     def post(self) -> bool:
         """Send one broadcast by the next idle connection; False when all are busy."""
         for _ in range(len(self._links)):
@@ -183,6 +188,8 @@ class Fan:
                     http_request("POST", "/v1/emit", self._token, orjson.dumps(message)), self._answered
                 )
                 return True
+        if not any(link.standing for link in self._links):
+            self.failure = self.failure or "no connection to post by is left"
         return False
 
     async def flood(self, seconds: float, window: int) -> float:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from moorage_chaos.bench.client import BenchError, SocketClient, connect, open_http
+from moorage_chaos.bench.client import BenchError, HttpConnection, SocketClient, connect, open_http
 from moorage_chaos.bench.figures import Phase
 from moorage_chaos.bench.loads import Calls, Fan, Pair, run_calls
 from moorage_chaos.bench.processes import Process, cpu_seconds
@@ -123,15 +123,23 @@ class Rig:
             for _ in range(SOCKETS):
                 client, _ = await self._connect(replica, {"token": token, "clientType": "user-scoped"})
                 sockets.append(client)
-        links = [await open_http(port) for _ in range(LINKS) for port in self._cluster.ports]
-        self.fan = Fan(sockets, links, token)
+        self.fan = Fan(sockets, await self._links(), token)
+
+    async def _links(self) -> list[HttpConnection]:
+        return [await open_http(port) for _ in range(LINKS) for port in self._cluster.ports]
+
+    async def ready_fan(self) -> Fan:
+        """The broadcasts' load, with connections that stand."""
+        assert self.fan is not None
+        self.fan.use(await self._links())
+        return self.fan
 
     async def warm(self) -> None:
         """Run every kind of load that was connected, so that caches and just-in-time compilers are warm."""
         if self.pairs:
             await run_calls(self.pairs, IN_FLIGHT // PAIRS, self._durations.warm)
         if self.fan is not None:
-            await self.fan.flood(self._durations.warm / 2, WINDOW)
+            await (await self.ready_fan()).flood(self._durations.warm / 2, WINDOW)
 
     def close(self) -> None:
         """Drop every connection."""
@@ -185,11 +193,11 @@ class Rig:
                 "rpc-cpu-per-call": servers / count * 1e6,
                 "rpc-redis-cpu-per-call": redis / count * 1e6,
             }
-        assert self.fan is not None
+        fan = await self.ready_fan()
         if phase == "flood":
-            rate = await self.fan.flood(seconds, WINDOW)
+            rate = await fan.flood(seconds, WINDOW)
             return lambda _servers, _redis: {"broadcast-rate": rate}
-        deliveries = await self.fan.pace(seconds, PACED_RATE / self.fan.size)
+        deliveries = await fan.pace(seconds, PACED_RATE / fan.size)
         return lambda servers, redis: {
             "broadcast-cpu-per-delivery": servers / max(1, deliveries) * 1e6,
             "broadcast-redis-cpu-per-delivery": redis / max(1, deliveries) * 1e6,

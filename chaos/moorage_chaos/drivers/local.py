@@ -31,7 +31,7 @@ from moorage_chaos.front_control import FrontControl
 REGISTRATIONS = "rpc_registrations"
 """Gauge of /metrics: registrations a replica knows of; equal on all replicas once they agree."""
 ENTRY = "moorage.cli:main"
-PRELOAD = ("moorage.cli", "moorage.app", "uvloop", "uvicorn", "orjson")
+PRELOAD = ("moorage.cli", "moorage.serve", "uvloop", "uvicorn", "orjson")
 START_BOUND_S = 20.0
 """From launch to ready, with Redis there: warm it takes less than 0.5 s on an idle core."""
 

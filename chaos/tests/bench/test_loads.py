@@ -134,6 +134,10 @@ class Link(HttpConnection):
         self.bodies: list[Any] = []
 
     @property
+    def standing(self) -> bool:
+        return True
+
+    @property
     def idle(self) -> bool:
         return len(self.bodies) < 5
 
@@ -187,6 +191,12 @@ async def test_a_flood_keeps_to_its_window() -> None:
     for _ in range(2):
         sockets[0].on_event(delivery)
     await flood
+
+
+async def test_a_flood_without_a_connection_fails_instead_of_waiting() -> None:
+    fan = Fan([Wire()], [HttpConnection()], "token")
+    with pytest.raises(BenchError, match="no connection"):
+        await fan.flood(0.01, 3)
 
 
 def answered(*chunks: bytes) -> list[tuple[int, bytes]]:
