@@ -28,7 +28,7 @@ images: ## build the images of server, operator and the tests' stand-in, and loa
 	$(BOX) load-base
 
 test-cluster: venv ## the tests on that cluster (or on the one that KUBECONFIG names)
-	KUBECONFIG=$${KUBECONFIG:-$(BOX_KUBECONFIG)} $(BIN)/python -m pytest operator/tests/cluster $(ARGS)
+	KUBECONFIG=$${KUBECONFIG:-$(BOX_KUBECONFIG)} $(BIN)/python -m pytest operator/tests/cluster operator/tests/kubectl/test_cluster.py $(ARGS)
 
 docs-operator: venv ## write docs/operator/reference.md anew from the CRD
 	$(BIN)/python operator/reference.py

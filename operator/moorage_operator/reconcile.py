@@ -186,7 +186,7 @@ class Pass:
         if decision.keep_redis:
             why = await gather.grow_claim(self.context, self.memory, resource, self.observed)
             if why:
-                remedy = "; make a claim of that size by hand, or go back to the old size"
+                remedy = "; make a claim of that size by hand (docs: failures/storage)"
                 self.warnings.append(("StorageNotExpandable", why + remedy))
 
     async def _attempt(self, writing: Any, child: Body | None) -> None:
