@@ -32,7 +32,7 @@ from moorage.rpc.serving import EndKind, OnEnd, Serving
 
 log = structlog.get_logger("moorage.rpc")
 
-LOOK_S = 0.02
+LOOK_S = 0.01
 """Distance of looks at the inboxes of replicas that hold calls of ours: one command for all of them, and only while
 there are any. A dead process is seen 3 ms after its end (facts), so half of this is the expected detection time."""
 SYNC_BATCH = 1000
