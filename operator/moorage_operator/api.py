@@ -69,7 +69,9 @@ class Api:
             if os.environ.get("KUBERNETES_SERVICE_HOST"):
                 config.load_incluster_config(client_configuration=settings)
             else:
-                await config.load_kube_config(client_configuration=settings)
+                # Named here, as kopf reads it: the client keeps what the variable said when it was imported.
+                where = os.environ.get("KUBECONFIG") or "~/.kube/config"
+                await config.load_kube_config(config_file=where, client_configuration=settings)
         except (config.ConfigException, OSError) as error:
             raise Unreachable(f"no way to a Kubernetes API server: {error}") from error
         # The client's own retries would hide 429 and double writes; the queue's backoff is ours.
