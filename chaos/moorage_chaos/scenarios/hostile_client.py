@@ -50,7 +50,7 @@ class HostileClient(Scenario):
         async def victim_calls(n: int) -> None:
             await caller.call(METHOD, target=daemon, group="victim", timeout_ms=10_000)
 
-        load = clients.start(play(every(50, 60_000), victim_calls, until=over.is_set))
+        load = clients.start(play(every(25, 60_000), victim_calls, until=over.is_set))
         for name, attack in (
             ("packets", self._packets(clients, attacker, places)),
             ("payloads", self._payloads(clients, attacker, places)),
