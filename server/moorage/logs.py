@@ -48,7 +48,6 @@ def configure(level: str, kind: str) -> None:
         "uvicorn",
         "uvicorn.error",
         "uvicorn.access",
-        "moorage.sockets.socketio",
         "engineio",
         "socketio",
         "asyncio",
