@@ -65,7 +65,7 @@ class FreezeReplica(Scenario):
         ]
         await running(clients, CALLERS * EACH, "long")
         async with ctx.faults.hold(Pause(frozen)):
-            woken = asyncio.get_running_loop().time() + LONG_S
+            woken = asyncio.get_running_loop().time() + LONG_S + TIMER_S
             await asyncio.sleep(0.1)
             stale = [
                 clients.start(callers[i % 2].call(LONG, target=old, timeout_ms=4000, group="stale"))
