@@ -20,6 +20,9 @@ from moorage_chaos.verdict import Promise
 
 BRIEF, LONG = "freeze:brief", "freeze:long"
 BRIEF_S, LONG_S = 0.7, 10.0
+TIMER_S = 0.02
+"""The timers of a loop may be early by a millisecond; the freeze must not be shorter than promised."""
+
 CALLERS, EACH = 4, 25
 """100 calls in flight at the long freeze make a p99."""
 
