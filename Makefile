@@ -43,6 +43,8 @@ unit: venv
 
 bench: venv ## the figures of the design, beside Node in the same run (writes build/bench.json)
 	$(BIN)/python -m moorage_chaos.bench $(ARGS)
+	@if test -n "$$KUBECONFIG" -o -e "$(BOX_KUBECONFIG)"; then $(MAKE) --no-print-directory bench-operator ARGS=; \
+	else echo "the operator's figures are skipped: no cluster (make cluster)"; fi
 
 node: ## the Node packages that the peer tests and the benchmark use
 	cd chaos/peers/node && npm ci --no-audit --no-fund

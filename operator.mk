@@ -33,5 +33,5 @@ test-cluster: venv ## the tests on that cluster (or on the one that KUBECONFIG n
 docs-operator: venv ## write docs/operator/reference.md anew from the CRD
 	$(BIN)/python operator/reference.py
 
-bench-operator: venv ## 200 objects on the test cluster: time to Ready, requests at rest, memory
+bench-operator: venv ## 200 objects on the test cluster: time to Ready, requests at rest, memory (part of make bench when there is a cluster)
 	KUBECONFIG=$${KUBECONFIG:-$(BOX_KUBECONFIG)} PYTHONPATH=operator $(BIN)/python operator/bench.py $(ARGS)

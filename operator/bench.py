@@ -18,6 +18,7 @@ from typing import Any
 
 import aiohttp
 
+from moorage_chaos.bench import report
 from moorage_operator.api import Api, path_of
 from moorage_operator.errors import ApiError
 from moorage_operator.resource import API_VERSION, KIND
@@ -147,7 +148,18 @@ async def run(count: int, port: int) -> list[dict[str, Any]]:
 
 def row(name: str, unit: str, ours: float, goal: float | None = None) -> dict[str, Any]:
     found: dict[str, Any] = {"name": name, "unit": unit, "ours": ours, "better": "lower"}
-    return found if goal is None else {**found, "goal": goal, "met": ours <= goal}
+    return found if goal is None else {**found, "goal": f"ours <= {goal:g}", "met": ours <= goal}
+
+
+def add(rows: list[dict[str, Any]], objects: int, build: Path) -> None:
+    """To ``bench.json`` and ``bench.md`` in ``build``, beside what `make bench` wrote there, in place of older ones."""
+    path = build / "bench.json"
+    machine = {"cpus": os.cpu_count(), "python": platform.python_version()}
+    content = json.loads(path.read_text()) if path.exists() else report.document(machine, [], {}, [])
+    names = {found["name"] for found in rows}
+    content["runs"] = [found for found in content["runs"] if found["name"] not in names] + rows
+    content["load"]["operatorObjects"] = objects
+    report.save(content, build)
 
 
 async def _namespace(api: Api) -> None:
@@ -164,12 +176,10 @@ def main() -> int:
     )
     parser.add_argument("--objects", type=int, default=200)
     parser.add_argument("--port", type=int, default=18080, help="of the operator's metrics")
-    parser.add_argument("--json", type=Path, default=Path("build/bench-operator.json"))
+    parser.add_argument("--build", type=Path, default=Path("build"), help="folder of bench.json and bench.md")
     options = parser.parse_args()
     rows = asyncio.run(run(options.objects, options.port))
-    machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "objects": options.objects}
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps({"format": 1, "machine": machine, "runs": rows}, indent=1) + "\n")
+    add(rows, options.objects, options.build)
     table = [f"{found['name']:42} {found['ours']:>10} {found['unit']}" for found in rows]
     sys.stdout.write("\n".join(table) + "\n")
     return 0

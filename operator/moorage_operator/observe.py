@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +45,8 @@ class Observed:
     """A pod waits for a node, not yet long enough to call it trouble."""
     stalled: str = ""
     """Message of Progressing=False/ProgressDeadlineExceeded of a Deployment; empty: none."""
+    refused: str = ""
+    """Message of ReplicaFailure of a Deployment: a pod that a quota, limit range or policy refuses; empty: none."""
     redis_exists: bool = False
     redis_ready: bool = False
     redis_template: str = ""
@@ -87,7 +90,8 @@ def observe(store: Store, resource: Resource, now: datetime.datetime) -> Observe
         },
         trouble=next((text for pod in everything if (text := _trouble(pod, now))), ""),
         unplaced=any(_unschedulable(pod) and _age(pod, now) < UNPLACED_SECONDS for pod in everything),
-        stalled=next((text for body in (server, worker) if body and (text := _stalled(body))), ""),
+        stalled=_first(server, worker, _stalled),
+        refused=_first(server, worker, _refused),
         redis_exists=redis is not None,
         redis_ready=seen_redis
         and status.get("readyReplicas", 0) >= 1
@@ -189,8 +193,19 @@ def _age(body: Body, now: datetime.datetime) -> float:
     return (now - datetime.datetime.fromisoformat(stamp)).total_seconds() if stamp else 0.0
 
 
+def _first(server: Body | None, worker: Body | None, tell: Callable[[Body], str]) -> str:
+    return next((text for body in (server, worker) if body and (text := tell(body))), "")
+
+
 def _stalled(body: Body) -> str:
     for condition in (body.get("status") or {}).get("conditions") or []:
         if condition["type"] == "Progressing" and condition.get("reason") == "ProgressDeadlineExceeded":
             return str(condition.get("message", "a roll-out does not get on"))
+    return ""
+
+
+def _refused(body: Body) -> str:
+    for condition in (body.get("status") or {}).get("conditions") or []:
+        if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
+            return str(condition.get("message", "a pod cannot be created"))
     return ""

@@ -166,8 +166,10 @@ def _degraded(found: Situation) -> Condition:
         reason = found.problems[0][0]
         return _condition("Degraded", "True", reason, "; ".join(message for _, message in found.problems))
     if found.observed.stalled:
-        text = f"{found.observed.stalled} {found.observed.trouble}".strip()
+        text = f"{found.observed.stalled} {found.observed.refused or found.observed.trouble}".strip()
         return _condition("Degraded", "True", "ProgressDeadlineExceeded", text)
+    if found.observed.refused:
+        return _condition("Degraded", "True", "PodsRefused", found.observed.refused)
     if found.observed.trouble:
         return _condition("Degraded", "True", "PodsFailing", found.observed.trouble)
     return _condition("Degraded", "False", "AsExpected", "no problem is known")

@@ -152,3 +152,17 @@ def test_a_stalled_roll_and_missing_workers() -> None:
     assert (found.workers_available, found.workers_settled, found.stalled) == (1, False, "stuck")
     done = deployment("chat-worker", replicas=3, updatedReplicas=3, availableReplicas=3)
     assert seen(done).workers_settled
+
+
+def test_a_pod_that_the_api_server_refuses() -> None:
+    body = deployment("chat", replicas=5, updatedReplicas=3, availableReplicas=3)
+    condition = {
+        "type": "ReplicaFailure",
+        "status": "True",
+        "reason": "FailedCreate",
+        "message": "exceeded quota",
+    }
+    body["status"]["conditions"] = [condition]
+    assert seen(body).refused == "exceeded quota"
+    body["status"]["conditions"] = [condition | {"status": "False"}]
+    assert seen(body).refused == ""

@@ -111,6 +111,8 @@ def test_pod_trouble_and_a_stalled_roll_are_told() -> None:
     assert conditions(told(resource(), trouble))["Degraded"] == ("True", "PodsFailing")
     stalled = Situation(observed(0, 3, stalled="no progress", trouble="pod p"), settled(3), ANSWERING)
     assert conditions(told(resource(), stalled))["Degraded"] == ("True", "ProgressDeadlineExceeded")
+    refused = Situation(observed(3, 3, refused="exceeded quota"), settled(3), ANSWERING)
+    assert conditions(told(resource(), refused))["Degraded"] == ("True", "PodsRefused")
 
 
 def test_paused() -> None:

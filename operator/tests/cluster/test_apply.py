@@ -153,6 +153,22 @@ def test_a_bad_redis_image_is_told_and_healed_by_the_next_one(one: One) -> None:
     one.told("Degraded", "AsExpected")
 
 
+def test_a_pod_that_a_limit_range_refuses_is_told_at_once(one: One) -> None:
+    limit = {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": one.name},
+        "spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]},
+    }
+    one.cluster.kubectl("create", "-f", "-", body=limit)
+    try:
+        one.apply(replicas=1, redis={"mode": "Disabled"})
+        one.told("Degraded", "PodsRefused")
+        assert "maximum cpu" in one.condition("Degraded")["message"]
+    finally:
+        one.cluster.kubectl("delete", "limitrange", one.name)
+
+
 def test_an_object_made_anew_at_once_gets_its_own_children(one: One) -> None:
     """The old one's are still being collected then."""
     one.apply(replicas=1)

@@ -77,6 +77,7 @@ def test_every_step_is_on_the_page_of_progressing_and_nothing_else() -> None:
         ("SecretKeyNotFound", "degraded"),
         ("ConfigMapNotFound", "degraded"),
         ("PodsFailing", "degraded"),
+        ("PodsRefused", "degraded"),
         ("Answering", "redis-ready"),
         ("StorageNotExpandable", "configuration-warning"),
         ("SingleReplicaWithoutRedis", "available"),
