@@ -7,7 +7,6 @@ histories.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -20,7 +19,7 @@ Can = Literal[
 """What a driver is able to do; a scenario lists what it needs of these."""
 
 Notify = Callable[[str, int, dict[str, Any]], None]
-"""``(op, t_ns, value)``: ``death`` ``{replica, link, code, asked}``, ``alive`` ``{replica, link}``,
+"""``(op, t_ns, value)``: ``death`` ``{replica, link, code, asked}`` (of workers too), ``alive`` ``{replica, link}``,
 ``draining`` ``{replica, link}`` (was ready, is not any more, still runs)."""
 
 
@@ -54,14 +53,18 @@ class Setup:
     adds the cost of one hop: rows that judge latencies leave it off."""
     redis_keep: bool = False
     """Redis writes an append-only file (fsync each second), so that a restart may keep its data."""
+    workers: int = 0
+    """Processes of ``moorage worker`` beside the replicas, under record (:mod:`moorage_chaos.worker`)."""
+    state_redis: bool = False
+    """A second Redis, as ``STATE_URL`` of all; :attr:`Driver.redis` is then the one of events alone."""
 
 
-class Replica(Protocol):
-    """One replica. The object stands for the place (link, ports); its process, id and generation change."""
+class Place(Protocol):
+    """Where a process of ours runs, a replica or a worker. Its process, id and generation change."""
 
     @property
     def link(self) -> str:
-        """``replica-1`` …: stable name of the place, and of its link in the front."""
+        """``replica-1`` …, ``worker-1`` …: stable name of the place; of a replica's link in the front too."""
 
     @property
     def id(self) -> str:
@@ -79,6 +82,10 @@ class Replica(Protocol):
 
     @property
     def state(self) -> State: ...
+
+
+class Replica(Place, Protocol):
+    """A place that clients can reach."""
 
     @property
     def url(self) -> str:
@@ -156,6 +163,9 @@ class Driver(Protocol):
     def replicas(self) -> Sequence[Replica]: ...
 
     @property
+    def workers(self) -> Sequence[Place]: ...
+
+    @property
     def redis(self) -> RedisControl: ...
 
     @property
@@ -182,45 +192,33 @@ class Driver(Protocol):
         """Back to the start state: links healed, Redis up, all replicas running, ready, known to the front,
         and the registries of all replicas equal (``rpc_registrations`` of /metrics)."""
 
-    async def kill(self, replica: Replica) -> Evidence:
+    async def door(self, name: str) -> str:
+        """``http://host:port``: one more way into the front, through a link ``name`` of its own, so that one
+        client can be cut from all replicas. Lives until the system is built anew."""
+
+    async def told(self, place: Place, prefix: str) -> list[str]:
+        """Whole lines that begin with ``prefix``, of what all processes of the place have printed so far (those that
+        were killed too), oldest first, without the prefix."""
+
+    async def kill(self, place: Place) -> Evidence:
         """SIGKILL. Returns when the process is gone; ``t_ns`` is when the signal was sent, proof
         ``{"exitCode": -9, "pid", "goneNs"}``. It stays dead until :meth:`launch` (no restart by itself)."""
 
-    async def terminate(self, replica: Replica, timeout_s: float = 30.0) -> Evidence:
+    async def terminate(self, place: Place, timeout_s: float = 30.0) -> Evidence:
         """SIGTERM and wait for the end (drain included); proof ``{"exitCode", "pid", "goneNs",
         "drainMs"}``."""
 
-    async def pause(self, replica: Replica) -> Evidence:
+    async def pause(self, place: Place) -> Evidence:
         """SIGSTOP of the process; proof ``{"state": "T", "pid"}``."""
 
-    async def resume(self, replica: Replica) -> Evidence: ...
+    async def resume(self, place: Place) -> Evidence: ...
 
-    async def launch(self, replica: Replica, *, replica_id: str | None = None, wait: bool = True) -> None:
+    async def launch(self, place: Place, *, replica_id: str | None = None, wait: bool = True) -> None:
         """Start a process at a place that is dead, under a new id (or the one given, e.g. the old one again).
-        ``wait``: return when it is ready and in the front's rotation."""
+        ``wait``: return when it is ready: a replica is in the front's rotation, a worker has begun."""
 
-    async def wait_ready(self, replica: Replica | None = None, timeout_s: float = 15.0) -> None:
-        """That replica (None: all of them) answers /ready with 200 and the front knows it."""
+    async def wait_ready(self, place: Place | None = None, timeout_s: float = 15.0) -> None:
+        """That replica or worker (None: all replicas) is ready, and the front knows it."""
 
     async def metrics(self, replica: Replica) -> dict[str, float]:
         """Sum per metric name (labels summed up) of the replica's /metrics."""
-
-    async def spawn(self, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Process:
-        """Another process of the system beside the replicas, ``moorage`` with ``argv`` (a worker): gets the
-        same environment as a replica, log in the report folder, ended with the system."""
-
-
-class Process(Protocol):
-    """What :meth:`Driver.spawn` returns."""
-
-    @property
-    def pid(self) -> int: ...
-
-    @property
-    def exit_code(self) -> int | None:
-        """None while it runs; ``-9`` after SIGKILL."""
-
-    def send(self, number: signal.Signals) -> None: ...
-
-    async def wait(self, timeout_s: float) -> int:
-        """Exit code. Raises TimeoutError."""

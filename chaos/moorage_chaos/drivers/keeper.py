@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +21,7 @@ WARM_BOUND_S = 60.0
 
 @dataclass
 class Child:
-    """A process that the keeper started. Meets :class:`moorage_chaos.drivers.base.Process`."""
+    """A process that the keeper started."""
 
     pid: int
     start: int
@@ -39,10 +38,6 @@ class Child:
         signal. Raises DriverError if it has ended."""
         answer = await self.keeper.request("signal", pid=self.pid, number=int(number))
         return int(answer["t"])
-
-    def send(self, number: signal.Signals) -> None:
-        if self.exit_code is None:
-            os.kill(self.pid, number)
 
     async def wait(self, timeout_s: float) -> int:
         async with asyncio.timeout(timeout_s):

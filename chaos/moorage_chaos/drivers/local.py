@@ -10,7 +10,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -18,9 +18,9 @@ from typing import Any, Literal
 import orjson
 
 from moorage_chaos.drivers import procfs
-from moorage_chaos.drivers.base import Can, DriverError, Evidence, Notify, Replica, Setup
+from moorage_chaos.drivers.base import Can, DriverError, Evidence, Notify, Place, Replica, Setup
 from moorage_chaos.drivers.keeper import Child, Keeper
-from moorage_chaos.drivers.local_replica import LocalReplica
+from moorage_chaos.drivers.local_replica import LocalPlace, LocalReplica, LocalWorker
 from moorage_chaos.drivers.ports import Ports
 from moorage_chaos.drivers.probe import get, sums
 from moorage_chaos.drivers.redis import ExternalRedis, LocalRedis, until_stopped
@@ -31,6 +31,8 @@ from moorage_chaos.front_control import FrontControl
 REGISTRATIONS = "rpc_registrations"
 """Gauge of /metrics: registrations a replica knows of; equal on all replicas once they agree."""
 ENTRY = "moorage.cli:main"
+MUTANT_ENTRY = "moorage_chaos.mutants:run"
+WORKER_ENTRY = "moorage_chaos.worker:run"
 PRELOAD = ("moorage.cli", "moorage.serve", "uvloop", "uvicorn", "orjson")
 START_BOUND_S = 20.0
 """From launch to ready, with Redis there: warm it takes less than 0.5 s on an idle core."""
@@ -50,6 +52,8 @@ class LocalConfig:
     """An external Redis; None: an embedded one."""
     entry: str = ENTRY
     """``module:function`` that is called with ``sys.argv = ["moorage", "serve"]``."""
+    worker_entry: str = WORKER_ENTRY
+    """The same for workers; called with the mutant's name or None, and ``sys.argv = ["moorage", "worker"]``."""
     preload: Sequence[str] = PRELOAD
     env: Mapping[str, str] = field(default_factory=dict)
     """More environment for every process; a row's setup wins over it."""
@@ -70,9 +74,12 @@ class LocalDriver:
         self.url = ""
         self.secret_key = secrets.token_urlsafe(36)
         self.replicas: list[LocalReplica] = []
+        self.workers: list[LocalWorker] = []
         self.listeners: list[Notify] = []
         self.links = FrontControl()
         self.redis: LocalRedis | ExternalRedis = ExternalRedis(config.redis_url or "")
+        self._state: LocalRedis | None = None
+        self._service_port = 0
         self._by_id: dict[str, LocalReplica] = {}
         self._keeper: Keeper | None = None
         self._ports = Ports()
@@ -93,20 +100,24 @@ class LocalDriver:
         assert self._keeper is not None
         self.links = FrontControl(self._on_ready)
         await self.links.start(self._log("front"))
-        self.url = f"http://127.0.0.1:{await self.links.service()}"
+        self._service_port = await self.links.service()
+        self.url = f"http://127.0.0.1:{self._service_port}"
         await self._start_redis(setup)
-        for number in range(1, setup.replicas + 1):
-            replica = LocalReplica(f"replica-{number}")
-            self.replicas.append(replica)
+        self.replicas = [LocalReplica(f"replica-{number}") for number in range(1, setup.replicas + 1)]
+        self.workers = [LocalWorker(f"worker-{number}") for number in range(1, setup.workers + 1)]
+        for place in self._places:
+            place.redis_url = self.redis.url
             if setup.redis_links:
                 if not isinstance(self.redis, LocalRedis):
                     raise DriverError("an external Redis has no links that could be cut")
-                port = await self.links.link(f"{replica.link}:redis", ("127.0.0.1", self.redis.port))
-                replica.redis_url = f"redis://127.0.0.1:{port}"
-            else:
-                replica.redis_url = self.redis.url
-        await asyncio.gather(*(self.launch(replica) for replica in self.replicas))
+                port = await self.links.link(f"{place.link}:redis", ("127.0.0.1", self.redis.port))
+                place.redis_url = f"redis://127.0.0.1:{port}"
+        await asyncio.gather(*(self.launch(place) for place in self._places))
         await self._settled(START_BOUND_S)
+
+    @property
+    def _places(self) -> list[LocalPlace]:
+        return [*self.replicas, *self.workers]
 
     async def _start_keeper(self) -> None:
         journal = self.config.journal
@@ -118,19 +129,21 @@ class LocalDriver:
 
     async def _start_redis(self, setup: Setup) -> None:
         if self.config.redis_url is not None:
+            if setup.state_redis:
+                raise DriverError("with an external Redis there is no second one")
             self.redis = ExternalRedis(self.config.redis_url)
             return
+        self.redis = await self._new_redis("redis", setup.redis_keep)
+        if setup.state_redis:
+            self._state = await self._new_redis("state-redis", False)
+
+    async def _new_redis(self, name: str, keep: bool) -> LocalRedis:
         assert self._keeper is not None and self._temp is not None  # noqa: PT018 -- set together
-        redis = LocalRedis(
-            self._keeper,
-            self._ports.take(),
-            self._temp / "redis",
-            self._log("redis"),
-            self._environment({}),
-        )
-        redis.keep = setup.redis_keep
-        self.redis = redis
+        environment = self._environment({})
+        redis = LocalRedis(self._keeper, self._ports.take(), self._temp / name, self._log(name), environment)
+        redis.keep = keep
         await redis.start(keep=False)
+        return redis
 
     def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
         """The caller's own settings of a server must not leak into ours."""
@@ -152,11 +165,11 @@ class LocalDriver:
     async def _tear_down(self) -> None:
         """End replicas, Redis and front; the warm parent stays."""
         self.url = ""
-        children = [replica.child for replica in self.replicas if replica.child is not None]
-        if isinstance(self.redis, LocalRedis) and self.redis.up:
-            children.append(self.redis.process)
-        for replica in self.replicas:
-            replica.asked = True
+        stores = [redis for redis in (self.redis, self._state) if isinstance(redis, LocalRedis) and redis.up]
+        children = [place.child for place in self._places if place.child is not None]
+        children += [redis.process for redis in stores]
+        for place in self._places:
+            place.asked = True
         for child in children:
             if child.exit_code is None:
                 try:
@@ -165,7 +178,7 @@ class LocalDriver:
                 except (DriverError, TimeoutError):
                     continue  # the warm parent is gone, and what it started with it
         await self.links.stop()
-        self.replicas = []
+        self.replicas, self.workers, self._state = [], [], None
         self._by_id.clear()
 
     async def stop(self) -> None:
@@ -202,13 +215,28 @@ class LocalDriver:
             raise DriverError(f"/metrics of {replica.id} answers {status}")
         return sums(body.decode(errors="replace"))
 
-    def _place(self, replica: Replica) -> LocalReplica:
-        return next(place for place in self.replicas if place.link == replica.link)
+    async def told(self, place: Place, prefix: str) -> list[str]:
+        lines = []
+        for generation in range(1, place.generation + 1):
+            log = self._log(f"{place.link}.{generation}")
+            # What follows the last line feed was cut short by a kill.
+            text = await asyncio.to_thread(log.read_text, errors="replace") if log.exists() else ""
+            lines += [line[len(prefix) :] for line in text.split("\n")[:-1] if line.startswith(prefix)]
+        return lines
 
-    def _notify(self, op: str, t_ns: int, replica: LocalReplica, **value: Any) -> None:
+    async def door(self, name: str) -> str:
+        return f"http://127.0.0.1:{await self.links.link(name, ('127.0.0.1', self._service_port))}"
+
+    def _place(self, place: Place) -> LocalPlace:
+        return next(own for own in self._places if own.link == place.link)
+
+    def _notify(self, op: str, t_ns: int, place: LocalPlace, **value: Any) -> None:
         for listener in list(self.listeners):
-            listener(op, t_ns, {"replica": replica.id, "link": replica.link, **value})
-        task = asyncio.get_running_loop().create_task(self._tell())
+            listener(op, t_ns, {"replica": place.id, "link": place.link, **value})
+        self._in_background(self._tell())
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -226,73 +254,75 @@ class LocalDriver:
         elif replica.state == "not-ready":
             self._notify("draining", t_ns, replica)
 
-    def _on_exit(self, replica: LocalReplica, child: Child) -> None:
-        if replica.child is child:
-            replica.ready = replica.paused = False
-            self._notify("death", child.gone_ns, replica, code=child.exit_code, asked=replica.asked)
+    def _on_exit(self, place: LocalPlace, child: Child) -> None:
+        if place.child is child:
+            place.ready = place.paused = False
+            self._notify("death", child.gone_ns, place, code=child.exit_code, asked=place.asked)
 
     # -- changing --------------------------------------------------------------------------------------
-    async def launch(self, replica: Replica, *, replica_id: str | None = None, wait: bool = True) -> None:
-        place = self._place(replica)
-        if place.running:
-            raise DriverError(f"{place.id} runs")
-        assert self._keeper is not None
-        place.begin(
-            replica_id or f"{place.link}-{secrets.token_hex(3)}", self._ports.take(), self._ports.take()
-        )
-        self._by_id[place.id] = place
-        env = {
-            **self.config.env,
-            **self.setup.env,
-            **place.environment(self.secret_key),
-        }
-        log = self._log(f"{place.link}.{place.generation}")
-        child = await self._start(["serve"], env, log)
-        place.child = child
-        child.on_exit.append(lambda ended: self._on_exit(place, ended))
-        place.front_port = await self.links.link(place.link, ("127.0.0.1", place.port), member=True)
+    async def launch(self, place: Place, *, replica_id: str | None = None, wait: bool = True) -> None:
+        own = self._place(place)
+        if own.running:
+            raise DriverError(f"{own.id} runs")
+        own.begin(replica_id or f"{own.link}-{secrets.token_hex(3)}", self._ports.take())
+        if isinstance(own, LocalReplica):
+            own.port = self._ports.take()
+            self._by_id[own.id] = own
+        own.child = await self._start(own)
+        own.child.on_exit.append(lambda ended: self._on_exit(own, ended))
+        if isinstance(own, LocalReplica):
+            own.front_port = await self.links.link(own.link, ("127.0.0.1", own.port), member=True)
+        else:
+            self._in_background(self._watch(own, own.child))
         if wait:
-            await self.wait_ready(place, START_BOUND_S)
+            await self.wait_ready(own, START_BOUND_S)
 
-    async def _start(self, argv: Sequence[str], env: Mapping[str, str], log: Path) -> Child:
+    async def _start(self, place: LocalPlace) -> Child:
         assert self._keeper is not None
-        full = ["moorage", *argv]
-        mutant = self.config.mutant
-        entry = "moorage_chaos.mutants:run" if mutant else self.config.entry
-        args = [mutant, list(argv)] if mutant else []
-        return await self._keeper.start_entry(entry, args, full, self._environment(env), log)
+        env = {**self.config.env, **self.setup.env, **place.environment(self.secret_key)}
+        if self._state is not None:
+            env["STATE_URL"] = self._state.url
+        log, mutant = self._log(f"{place.link}.{place.generation}"), self.config.mutant
+        if isinstance(place, LocalWorker):
+            argv, entry, args = ["worker"], self.config.worker_entry, [mutant]
+        else:
+            argv = ["serve"]
+            entry, args = (MUTANT_ENTRY, [mutant, argv]) if mutant else (self.config.entry, [])
+        return await self._keeper.start_entry(entry, args, ["moorage", *argv], self._environment(env), log)
 
-    async def spawn(self, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Child:
-        base = {
-            "REDIS_URL": self.replicas[0].redis_url,
-            "SECRET_KEY": self.secret_key,
-            "METRICS_PORT": str(self._ports.take()),
-        }
-        full = {**self.config.env, **self.setup.env, **base, **(env or {})}
-        return await self._start(argv, full, self._log(name))
+    async def _watch(self, worker: LocalPlace, child: Child) -> None:
+        """Until it serves its metrics, or is dead."""
+        while child.exit_code is None:
+            try:
+                status, _ = await get(worker.metrics_url, timeout_s=1.0)
+                if status == 200 and worker.child is child:
+                    worker.ready = True
+                    self._notify("alive", time.monotonic_ns(), worker)
+                    return
+            except (OSError, TimeoutError, ValueError):
+                pass
+            await asyncio.sleep(0.05)
 
-    async def wait_ready(self, replica: Replica | None = None, timeout_s: float = 15.0) -> None:
-        wanted = [self._place(replica)] if replica is not None else self.replicas
+    async def wait_ready(self, place: Place | None = None, timeout_s: float = 15.0) -> None:
+        wanted = [self._place(place)] if place is not None else list(self.replicas)
         try:
             async with asyncio.timeout(timeout_s), self._changed:
-                while not all(place.ready for place in wanted):
-                    dead = next((place for place in wanted if not place.running), None)
+                while not all(own.ready for own in wanted):
+                    dead = next((own for own in wanted if not own.running), None)
                     if dead is not None:
                         raise DriverError(f"{dead.id} is dead (exit code {dead.exit_code})")
                     await self._changed.wait()
         except TimeoutError as error:
-            late = ", ".join(f"{place.id} ({place.state})" for place in wanted if not place.ready)
+            late = ", ".join(f"{own.id} ({own.state})" for own in wanted if not own.ready)
             raise DriverError(f"not ready after {timeout_s} s: {late}") from error
 
-    async def kill(self, replica: Replica) -> Evidence:
-        place = self._place(replica)
-        return await self._end(place, signal.SIGKILL, 5.0)
+    async def kill(self, place: Place) -> Evidence:
+        return await self._end(self._place(place), signal.SIGKILL, 5.0)
 
-    async def terminate(self, replica: Replica, timeout_s: float = 30.0) -> Evidence:
-        place = self._place(replica)
-        return await self._end(place, signal.SIGTERM, timeout_s)
+    async def terminate(self, place: Place, timeout_s: float = 30.0) -> Evidence:
+        return await self._end(self._place(place), signal.SIGTERM, timeout_s)
 
-    async def _end(self, place: LocalReplica, number: signal.Signals, timeout_s: float) -> Evidence:
+    async def _end(self, place: LocalPlace, number: signal.Signals, timeout_s: float) -> Evidence:
         child = place.process
         place.asked = True
         name = place.id
@@ -305,17 +335,17 @@ class LocalDriver:
         proof = {"exitCode": code, "pid": child.pid, "goneNs": child.gone_ns, "drainMs": took}
         return Evidence(t, "kill" if number == signal.SIGKILL else "terminate", name, proof)
 
-    async def pause(self, replica: Replica) -> Evidence:
-        place = self._place(replica)
-        t = await place.process.deliver(signal.SIGSTOP)
-        place.paused = True
-        return Evidence(t, "pause", place.id, {"state": await until_stopped(place.process), "pid": place.pid})
+    async def pause(self, place: Place) -> Evidence:
+        own = self._place(place)
+        t = await own.process.deliver(signal.SIGSTOP)
+        own.paused = True
+        return Evidence(t, "pause", own.id, {"state": await until_stopped(own.process), "pid": own.pid})
 
-    async def resume(self, replica: Replica) -> Evidence:
-        place = self._place(replica)
-        t = await place.process.deliver(signal.SIGCONT)
-        place.paused = False
-        return Evidence(t, "resume", place.id, {"pid": place.pid})
+    async def resume(self, place: Place) -> Evidence:
+        own = self._place(place)
+        t = await own.process.deliver(signal.SIGCONT)
+        own.paused = False
+        return Evidence(t, "resume", own.id, {"pid": own.pid})
 
     # -- the start state -------------------------------------------------------------------------------
     async def restore(self, timeout_s: float = 60.0) -> None:
@@ -328,13 +358,14 @@ class LocalDriver:
                 await self.redis.resume()
                 if not self.redis.up:
                     await self.redis.start(keep=False)
-                for place in self.replicas:
+                for place in self._places:
                     if place.paused:
                         await self.resume(place)
                 await asyncio.gather(
-                    *(self.launch(place, wait=False) for place in self.replicas if not place.running)
+                    *(self.launch(place, wait=False) for place in self._places if not place.running)
                 )
-                await self.wait_ready(timeout_s=max(0.1, end - time.monotonic()))
+                for place in self._places:
+                    await self.wait_ready(place, max(0.1, end - time.monotonic()))
                 await self._settled(max(0.1, end - time.monotonic()))
         except TimeoutError as error:
             raise DriverError(f"the start state was not back within {timeout_s} s") from error

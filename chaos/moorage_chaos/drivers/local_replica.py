@@ -1,4 +1,4 @@
-"""One place for a replica on this machine: its names and ports, and the process that is there now."""
+"""Places for replicas and workers on this machine: names and ports, and the process that is there now."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ from moorage_chaos.drivers.base import DriverError, State
 from moorage_chaos.drivers.keeper import Child
 
 
-class LocalReplica:
-    """Meets :class:`moorage_chaos.drivers.base.Replica`. Changed by the driver only."""
+class LocalPlace:
+    """Meets :class:`moorage_chaos.drivers.base.Place`. Changed by the driver only."""
 
     def __init__(self, link: str) -> None:
         self.link = link
         self.id = ""
         self.generation = 0
-        self.port = 0
         self.metrics_port = 0
-        self.front_port = 0
         self.redis_url = ""
         self.child: Child | None = None
         self.ready = False
@@ -23,18 +21,16 @@ class LocalReplica:
         self.asked = False
         """The harness itself is ending it."""
 
-    def begin(self, replica_id: str, port: int, metrics_port: int) -> None:
-        """A new process comes: what it will be called and where it listens."""
+    def begin(self, replica_id: str, metrics_port: int) -> None:
+        """A new process comes: what it will be called and where its metrics are."""
         self.id = replica_id
         self.generation += 1
-        self.port = port
         self.metrics_port = metrics_port
         self.child = None
         self.ready = self.paused = self.asked = False
 
     def environment(self, secret_key: str) -> dict[str, str]:
         return {
-            "PORT": str(self.port),
             "METRICS_PORT": str(self.metrics_port),
             "REDIS_URL": self.redis_url,
             "SECRET_KEY": secret_key,
@@ -70,13 +66,29 @@ class LocalReplica:
         return "ready" if self.ready else "not-ready"
 
     @property
+    def metrics_url(self) -> str:
+        return f"http://127.0.0.1:{self.metrics_port}/metrics"
+
+
+class LocalWorker(LocalPlace):
+    """A worker: nobody connects to it, its metrics tell that it has begun."""
+
+
+class LocalReplica(LocalPlace):
+    """Meets :class:`moorage_chaos.drivers.base.Replica`."""
+
+    def __init__(self, link: str) -> None:
+        super().__init__(link)
+        self.port = 0
+        self.front_port = 0
+
+    def environment(self, secret_key: str) -> dict[str, str]:
+        return {**super().environment(secret_key), "PORT": str(self.port)}
+
+    @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.front_port}"
 
     @property
     def direct_url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def metrics_url(self) -> str:
-        return f"http://127.0.0.1:{self.metrics_port}/metrics"

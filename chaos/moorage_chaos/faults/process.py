@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from moorage_chaos.drivers.base import Driver, DriverError, Evidence, Replica
+from moorage_chaos.drivers.base import Driver, DriverError, Evidence, Place
 from moorage_chaos.drivers.procfs import start_time
 from moorage_chaos.faults.base import Fault
 
 
 class _OfReplica(Fault):
-    """A fault of one replica. ``target`` is the id of the process that was there when the fault was made."""
+    """A fault of one replica or worker. ``target`` is the id of the process that was there when the fault was made."""
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: Place) -> None:
         self.replica = replica
         self._id = replica.id
         self._generation = replica.generation
@@ -46,7 +46,7 @@ class Terminate(_OfReplica):
 
     kind = "terminate"
 
-    def __init__(self, replica: Replica, timeout_s: float = 30.0) -> None:
+    def __init__(self, replica: Place, timeout_s: float = 30.0) -> None:
         super().__init__(replica)
         self._timeout_s = timeout_s
 
@@ -82,7 +82,7 @@ class Roll(Fault):
 
     kind = "roll"
 
-    def __init__(self, replicas: Sequence[Replica] | None = None, timeout_s: float = 30.0) -> None:
+    def __init__(self, replicas: Sequence[Place] | None = None, timeout_s: float = 30.0) -> None:
         self._replicas = replicas
         self._timeout_s = timeout_s
 

@@ -26,7 +26,8 @@ async def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     drivers: list[LocalDriver] = []
 
     async def start(setup: Setup | None = None, **config: Any) -> LocalDriver:
-        config = {"entry": "stand_in:main", "preload": ("stand_in",), **config}
+        stand_in = {"entry": "stand_in:main", "worker_entry": "stand_in:worker", "preload": ("stand_in",)}
+        config = {**stand_in, **config}
         driver = LocalDriver(LocalConfig(tmp_path / "logs", journal, **config))
         drivers.append(driver)
         await driver.start(setup or Setup(replicas=2))

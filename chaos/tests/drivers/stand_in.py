@@ -67,3 +67,16 @@ def main() -> None:
     if os.environ.get("STAND_IN_EXIT"):
         sys.exit(int(os.environ["STAND_IN_EXIT"]))
     asyncio.run(StandIn().run())
+
+
+def worker(mutant: str | None) -> None:
+    """A worker reduced the same way: what it was given, on stdout, and its metrics."""
+    told = {
+        "WORKER": f"{os.environ['MOORAGE_REPLICA_ID']} {' '.join(sys.argv)}",
+        "REDIS": os.environ["REDIS_URL"],
+        "STATE": os.environ.get("STATE_URL", ""),
+    }
+    for name, value in told.items():
+        print(name, value, flush=True)  # noqa: T201 -- what the test reads
+    os.environ["PORT"] = "0"
+    asyncio.run(StandIn().run())

@@ -191,11 +191,46 @@ async def test_a_socket_is_found_by_the_connect_line(make: Make) -> None:
         await driver.replica_of("nobody")
 
 
-async def test_another_process_of_the_system(make: Make, tmp_path: Path) -> None:
-    driver = await make(Setup(replicas=1))
-    worker = await driver.spawn("worker-1", ["worker"], {"STAND_IN_EXIT": "3", "MOORAGE_REPLICA_ID": "w"})
-    assert await worker.wait(5) == 3
-    assert (tmp_path / "logs" / "main-worker-1.log").exists()
+async def test_workers_run_beside_the_replicas_and_die_alike(make: Make) -> None:
+    driver = await make(Setup(replicas=1, workers=2))
+    seen = watch(driver)
+    one, two = driver.workers
+    assert [worker.link for worker in driver.workers] == ["worker-1", "worker-2"]
+    assert {worker.state for worker in driver.workers} == {"ready"}
+    assert (await who(driver.url)).split()[0] == driver.replicas[0].id, "the front never leads to a worker"
+    first = one.id
+    assert (await driver.kill(one)).proof["exitCode"] == -9
+    assert (await driver.pause(two)).proof["state"] == "T"
+    assert seen == [("death", {"replica": first, "link": "worker-1", "code": -9, "asked": True})]
+    await driver.restore(20)
+    assert (one.generation, one.state, two.state) == (2, "ready", "ready")
+    assert await driver.told(one, "WORKER ") == [f"{first} moorage worker", f"{one.id} moorage worker"]
+
+
+async def test_the_state_has_a_redis_of_its_own_if_asked(make: Make) -> None:
+    driver = await make(Setup(replicas=1, workers=1, state_redis=True))
+    events, state = (
+        await driver.told(driver.workers[0], "REDIS "),
+        await driver.told(driver.workers[0], "STATE "),
+    )
+    assert events == [driver.redis.url]
+    assert state[0] not in ("", driver.redis.url)
+    await driver.redis.kill()
+    assert await say(state[0].replace("redis", "http"), "PING") == b"+PONG\r\n"
+    await driver.start(Setup(replicas=1, workers=1))
+    assert await driver.told(driver.workers[0], "STATE ") == [""]
+
+
+async def test_a_door_cuts_its_own_clients_only(make: Make) -> None:
+    driver = await make()
+    door = await driver.door("client-7")
+    assert door == await driver.door("client-7")
+    assert {(await who(door)).split()[0] for _ in range(2)} == {replica.id for replica in driver.replicas}
+    await driver.links.refuse("client-7")
+    assert await say(door, "PING") == b""
+    assert await say(driver.url, "PING") == b"+PONG\r\n"
+    await driver.restore(20)
+    assert await say(door, "PING") == b"+PONG\r\n"
 
 
 async def test_an_external_redis_is_not_touched(make: Make) -> None:
