@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import difflib
 import importlib
 import secrets
+import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from moorage_chaos import report, saved
 from moorage_chaos.display import Display, summary, table
 from moorage_chaos.display import console as make_console
 from moorage_chaos.drivers.kinds import KINDS
 from moorage_chaos.drivers.local import ENTRY
 from moorage_chaos.faults.journal import recover
-from moorage_chaos.history import History
-from moorage_chaos.play import judged
-from moorage_chaos.results import as_json, junit, overall, versions, write_json, write_whole
+from moorage_chaos.results import as_json, overall, versions, write_json, write_whole
 from moorage_chaos.runner import Runner, Selection
 from moorage_chaos.scenarios import discover
 from moorage_chaos.scenarios.base import Scenario
+from moorage_chaos.usage import USAGE_ERROR, UsageError, check_names
 from moorage_chaos.verdict import EXIT_CODES, RowResult
 
-USAGE_ERROR = 2
+COMMANDS = {
+    "run": "play rows (default)",
+    "check": "judge saved histories again: files, or folders of reports",
+    "compare": "what changed from run A to run B: folders of reports, or files of --json; 1 if anything got worse",
+    "report": "write the page of a saved run anew",
+    "recover": "undo what a harness that was killed left behind",
+}
+NOT_REPLAYED = ("command", "files", "seed", "report", "json", "junit", "list")
 EPILOG = """\
 examples:
   ./run_all.py                                   every row, three replicas and a Redis on this machine
@@ -38,8 +45,9 @@ examples:
   ./run_all.py --safe-only --json out.json --junit out.xml
                                                  nothing is killed; results for CI
   ./run_all.py --mutant drop-event               a broken server: the rows that must notice it, and turn red
-  ./run_all.py judge REPORT/bystander/history.jsonl
+  ./run_all.py check REPORT/bystander/history.jsonl
                                                  judge a saved history again
+  ./run_all.py compare REPORT-A REPORT-B         what got better or worse
   ./run_all.py recover                           undo what a harness that was killed left behind
 
 exit codes:
@@ -50,10 +58,6 @@ exit codes:
 
 Histories, logs and the page are in the folder of --report; docs/chaos.md says how to add a row.
 """
-
-
-class UsageError(Exception):
-    """Exit code 2, with the reason."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -67,11 +71,11 @@ def parser() -> argparse.ArgumentParser:
     root.add_argument(
         "command",
         nargs="?",
-        choices=("run", "recover", "judge"),
+        choices=tuple(COMMANDS),
         default="run",
-        help="run (default) plays rows; recover undoes what a dead harness left; judge judges histories again",
+        help="; ".join(f"{name}: {text}" for name, text in COMMANDS.items()),
     )
-    root.add_argument("files", nargs="*", metavar="FILE", help="histories (judge only)")
+    root.add_argument("files", nargs="*", metavar="FILE", help="for check, compare and report")
     root.add_argument(
         "--driver", choices=KINDS, default="local", help="where replicas live (default: %(default)s)"
     )
@@ -125,30 +129,25 @@ def choose(arguments: argparse.Namespace, rows: dict[str, type[Scenario]]) -> li
     return chosen
 
 
-def check_names(names: Iterable[str], known: Iterable[str], what: str) -> None:
-    """Raises UsageError for the first name that is not known."""
-    everything = sorted(known)
-    for name in names:
-        if name not in everything:
-            near = difflib.get_close_matches(name, everything, n=3, cutoff=0.4)
-            hint = f"; did you mean {', '.join(near)}?" if near else ""
-            raise UsageError(f"there is no {what} {name!r}{hint}\nknown: {', '.join(everything)}")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     arguments = parser().parse_args(argv)
     console = make_console()
     try:
-        if arguments.files and arguments.command != "judge":
+        if arguments.files and arguments.command not in ("check", "compare", "report"):
             raise UsageError(f"{arguments.command} takes no files")
         if arguments.command == "recover":
             for line in recover() or ["nothing was left behind"]:
                 print(line)
             return 0
+        if arguments.command == "compare":
+            return 0 if saved.compared(arguments.files, console) else EXIT_CODES["failed"]
+        if arguments.command == "report":
+            saved.page(arguments.files, console)
+            return 0
         rows = _rows(arguments.rows)
-        if arguments.command == "judge":
-            return _judge(arguments.files, rows, console)
+        if arguments.command == "check":
+            return _conclude(saved.check(arguments.files, rows), console)
         if arguments.replicas < 1:
             raise UsageError("--replicas must be at least 1")
         if arguments.driver == "local" and sys.platform != "linux" and not arguments.list:
@@ -183,21 +182,6 @@ def _list(rows: Sequence[type[Scenario]], console: Console) -> int:
     return 0
 
 
-def _judge(files: Sequence[str], rows: dict[str, type[Scenario]], console: Console) -> int:
-    if not files:
-        raise UsageError("judge needs a history file")
-    results = []
-    for name in files:
-        try:
-            history = History.load(Path(name))
-        except (OSError, ValueError) as error:
-            raise UsageError(f"{name}: {error}") from error
-        row = str(history.header.get("row"))
-        check_names([row], rows, "row")
-        results.append(judged(rows[row](), history))
-    return _conclude(results, console)
-
-
 def _run(arguments: argparse.Namespace, rows: list[type[Scenario]], console: Console) -> int:
     started = datetime.now(UTC)
     seed = arguments.seed if arguments.seed is not None else secrets.randbelow(2**31)
@@ -228,6 +212,7 @@ def _run(arguments: argparse.Namespace, rows: list[type[Scenario]], console: Con
         started_at=started.isoformat(timespec="seconds"),
         versions=selection.versions,
         mutant=arguments.mutant,
+        replay=_replay(arguments, seed),
     )
     code = _conclude(results, console)
     trouble = _write(run, selection.folder, arguments)
@@ -240,6 +225,18 @@ def _run(arguments: argparse.Namespace, rows: list[type[Scenario]], console: Con
     return EXIT_CODES["unknown"] if trouble and code == 0 else code
 
 
+def _replay(arguments: argparse.Namespace, seed: int) -> str:
+    """The command that plays the same again; where its files go is left to the next one."""
+    words = ["./run_all.py", "--seed", str(seed)]
+    default = parser().parse_args([])
+    for name, value in vars(arguments).items():
+        if name in NOT_REPLAYED or value == getattr(default, name):
+            continue
+        option = f"--{name.replace('_', '-')}"
+        words += [option] if value is True else [option, str(value)]
+    return shlex.join(words)
+
+
 def _conclude(results: Sequence[RowResult], console: Console) -> int:
     console.print(table(results))
     console.print(summary(results), highlight=False, soft_wrap=True)
@@ -250,10 +247,10 @@ def _write(run: dict[str, Any], folder: Path, arguments: argparse.Namespace) -> 
     """All files of the run; what could not be written, in words. A file that is missing must not look green."""
     trouble = []
     for path, write in (
-        (folder / "run.json", lambda path: write_json(run, path)),
+        (folder / saved.RUN_FILE, lambda path: write_json(run, path)),
         (arguments.json, lambda path: write_json(run, path)),
-        (arguments.junit, lambda path: write_whole(path, junit(run))),
-        (folder, lambda path: importlib.import_module("moorage_chaos.report").write(run, path)),
+        (arguments.junit, lambda path: write_whole(path, report.junit(run))),
+        (folder, lambda path: report.write(run, path)),
     ):
         if path is None:
             continue

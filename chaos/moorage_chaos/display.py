@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from moorage_chaos.report.compare import Change
 from moorage_chaos.verdict import RowResult
 
 STYLES = {"passed": "green", "failed": "bold red", "unknown": "yellow"}
@@ -134,3 +135,21 @@ def summary(results: Sequence[RowResult]) -> Text:
             text.append(f"\n{result.verdict} {result.row}: ", STYLES[result.verdict])
             text.append(result.reason)
     return text
+
+
+def comparison(changes: Sequence[Change]) -> Table:
+    """What changed notably between two runs; a last line says how much did not."""
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("row", "promise", "before", "after", "unit", "ratio", "verdict"):
+        made.add_column(name, overflow="fold")
+    notable = [change for change in changes if change.notable]
+    for change in notable:
+        before, after = change.verdict_before or "not there", change.verdict_after or "not there"
+        verdict = after if before == after else f"{before} -> {after}"
+        style = "bold red" if change.worse else STYLES.get(after, "dim")
+        figures = ["–" if value is None else str(value) for value in (change.before, change.after)]
+        ratio = f"{change.ratio:.2f}" if change.ratio is not None else "–"
+        cells = [Text(text) for text in (change.row, change.promise, *figures, change.unit, ratio)]
+        made.add_row(*cells, Text(verdict, style))
+    made.add_row(Text(f"{len(changes) - len(notable)} promises as before", "dim"))
+    return made

@@ -18,7 +18,7 @@ from moorage_chaos.drivers.base import Driver
 from moorage_chaos.faults.base import Faults, Journal
 from moorage_chaos.history import History
 from moorage_chaos.scenarios.base import Context, Scenario
-from moorage_chaos.verdict import Promise, RowResult, row_result
+from moorage_chaos.verdict import Promise, RowResult, promise_from, row_result
 
 CLOSE_BOUND_S = 15.0
 """Of closing all clients of a row."""
@@ -26,6 +26,9 @@ UNDO_BOUND_S = 60.0
 """Of taking back what a row left in force; a launch and a roll of three fit in."""
 RESTORE_BOUND_S = 60.0
 """MATRIX, "Restored"."""
+OUTCOME = "outcome"
+"""Last note of a history: how long the row took [s], whether it was played to its end, and the harness's own trouble
+as promises."""
 COUNTED = ("call", "emit")
 """Operations whose ends are counted in the report."""
 
@@ -85,24 +88,29 @@ async def play(
         back = await _bounded("restored", driver.restore, RESTORE_BOUND_S + 5) if restore else []
     finally:
         driver.listeners.remove(heard)
+    history.note(
+        OUTCOME,
+        seconds=round(ended, 3),
+        played=not reason,
+        trouble=[promise.as_json() for promise in [*trouble, *back]],
+    )
     history.save(folder / "history.jsonl")
-    result = judged(scenario, history, [*trouble, *back], ended, played=not reason)
+    # What was saved is judged, not what is in memory: `run_all.py check` sees exactly this.
+    result = judged(scenario, History.load(folder / "history.jsonl"))
     if back:
         raise NotRestored(back[0].why, result)
     return result
 
 
-def judged(
-    scenario: Scenario,
-    history: History,
-    trouble: list[Promise] | None = None,
-    seconds: float = 0.0,
-    *,
-    played: bool = True,
-) -> RowResult:
-    """Judge a history. Of a row that was not played to its end only what holds in every row is judged: a call that
-    was never made is no failed call."""
-    promises = list(trouble or [])
+def judged(scenario: Scenario, history: History) -> RowResult:
+    """Judge a saved history. Of a row that was not played to its end only what holds in every row is judged: a call
+    that was never made is no failed call."""
+    outcome = history.notes(OUTCOME)
+    seconds, played, promises = 0.0, True, []
+    if outcome:
+        value = outcome[-1].value
+        seconds, played = value["seconds"], value["played"]
+        promises = [promise_from(row) for row in value["trouble"]]
     if played:
         promises += judge(history, (scenario.check,))
     promises += judge(history, ALWAYS)

@@ -1,4 +1,4 @@
-"""A run's result in the formats that other programs read: JSON (format 1, DESIGN) and JUnit XML."""
+"""A run's result as the JSON that other programs read (format 1, DESIGN)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as xml
 
 import orjson
 
-from moorage_chaos.verdict import Promise, RowResult, Verdict, merge
+from moorage_chaos.verdict import RowResult, Verdict, merge, promise_from
 
 FORMAT = 1
 PACKAGES = (
@@ -40,15 +39,11 @@ def versions() -> dict[str, str]:
 
 def result_from(row: dict[str, Any]) -> RowResult:
     """The inverse of ``RowResult.as_json``. Raises KeyError or TypeError."""
-    promises = [
-        Promise(p["name"], p["bar"], p["measured"], p["unit"], p["verdict"], p.get("why", ""))
-        for p in row["promises"]
-    ]
     return RowResult(
         row["row"],
         row["verdict"],
         row["seconds"],
-        promises,
+        [promise_from(promise) for promise in row["promises"]],
         row["counts"],
         list(row["mutants"]),
         row.get("reason", ""),
@@ -68,8 +63,10 @@ def as_json(
     started_at: str,
     versions: dict[str, str],
     mutant: str | None = None,
+    replay: str = "",
 ) -> dict[str, Any]:
-    """The object of ``--json``. ``mutant`` is there only if one was run."""
+    """The object of ``--json``. ``mutant`` is there only if one was run; ``replay`` is the command that plays the same
+    run again."""
     run: dict[str, Any] = {
         "format": FORMAT,
         "seed": seed,
@@ -79,7 +76,9 @@ def as_json(
         "versions": versions,
         "rows": [result.as_json() for result in results],
     }
-    return {**run, "mutant": mutant} if mutant else run
+    if mutant:
+        run["mutant"] = mutant
+    return {**run, "replay": replay} if replay else run
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -92,48 +91,3 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def write_json(run: dict[str, Any], path: Path) -> None:
     write_whole(path, orjson.dumps(run, default=str, option=orjson.OPT_INDENT_2) + b"\n")
-
-
-def junit(run: dict[str, Any]) -> bytes:
-    """One test case per row: ``failure`` if it failed, ``error`` if it is unknown, its promises as output."""
-    rows = run["rows"]
-    failed = sum(row["verdict"] == "failed" for row in rows)
-    unknown = sum(row["verdict"] == "unknown" for row in rows)
-    suite = xml.Element(
-        "testsuite",
-        name=f"moorage chaos ({run['driver']}, seed {run['seed']})",
-        tests=str(len(rows)),
-        failures=str(failed),
-        errors=str(unknown),
-        skipped="0",
-        time=f"{sum(row['seconds'] for row in rows):.3f}",
-        timestamp=run["startedAt"],
-    )
-    for row in rows:
-        case = xml.SubElement(
-            suite,
-            "testcase",
-            classname=f"chaos.{run['driver']}",
-            name=_printable(row["row"]),
-            time=f"{row['seconds']:.3f}",
-        )
-        reason = _printable(row.get("reason", ""))
-        if row["verdict"] != "passed":
-            kind = "failure" if row["verdict"] == "failed" else "error"
-            xml.SubElement(case, kind, type=row["verdict"], message=reason).text = reason
-        lines = [
-            f"{p['verdict']:<8} {p['name']}: {p['measured']} {p['unit']} (bar {p['bar']})"
-            for p in row["promises"]
-        ]
-        xml.SubElement(case, "system-out").text = _printable("\n".join(lines))
-    root = xml.Element("testsuites")
-    root.append(suite)
-    body: bytes = xml.tostring(root, encoding="utf-8")
-    return b'<?xml version="1.0" encoding="utf-8"?>\n' + body
-
-
-def _printable(text: str) -> str:
-    """Without the control characters that XML 1.0 cannot hold."""
-    return "".join(
-        c for c in text if c in "\n\t" or (c >= " " and not "\ud800" <= c <= "\udfff" and c < "\ufffe")
-    )

@@ -38,6 +38,11 @@ class Promise:
         return {**row, "why": self.why} if self.why else row
 
 
+def promise_from(row: dict[str, Any]) -> Promise:
+    """The inverse of ``Promise.as_json``. Raises KeyError."""
+    return Promise(row["name"], row["bar"], row["measured"], row["unit"], row["verdict"], row.get("why", ""))
+
+
 def merge(verdicts: Iterable[Verdict]) -> Verdict:
     """Failed wins, then unknown; of nothing at all nothing is known."""
     seen = set(verdicts)

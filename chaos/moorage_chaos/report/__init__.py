@@ -1,6 +1,7 @@
-"""What a run leaves behind for people. What programs read (JSON, JUnit) is in :mod:`moorage_chaos.results`.
+"""What a run leaves behind: one offline page and a summary for people, JUnit XML for CI.
 
-Here live renderings of the ``--json`` object: pure functions from it to text, and :func:`write`.
+Here live renderings of the ``--json`` object and of the histories beside it: pure functions from them to text, and
+:func:`write`. Nothing here judges: verdicts are taken as they are.
 """
 
 from __future__ import annotations
@@ -8,10 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from moorage_chaos.report.junit import junit
 from moorage_chaos.report.summary import markdown
 from moorage_chaos.results import write_whole
 
-__all__ = ["markdown", "write"]
+__all__ = ["junit", "markdown", "write"]
 
 
 def write(run: dict[str, Any], folder: Path) -> None:

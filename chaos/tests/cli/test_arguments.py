@@ -27,9 +27,11 @@ def test_an_unknown_row_is_a_usage_error_with_near_matches(capsys: pytest.Captur
     "arguments",
     [
         ["--replicas", "0"],
-        ["judge"],
+        ["check"],
+        ["compare", "one-run-only"],
+        ["report", "/nonexistent"],
         ["recover", "file"],
-        ["judge", "/nonexistent/history.jsonl"],
+        ["check", "/nonexistent/history.jsonl"],
         ["--rows", "/nonexistent"],
         ["--only", ","],
     ],
