@@ -204,9 +204,10 @@ class Client:
             if event == "update":
                 value.update(seq=body.get("seq"), id=body.get("id"))
             if isinstance(inner, dict):
-                value.update(
-                    {key: inner[key] for key in ("mark", "owner", "t", "type", "method") if key in inner}
-                )
+                # Updates name their kind "t"; a note's own `t` is its time.
+                kind = {"type": inner["t"]} if "t" in inner else {}
+                keys = ("mark", "owner", "type", "method")
+                value.update(kind | {key: inner[key] for key in keys if key in inner})
         self._history.note("received", process=self.name, **value)
 
     def _serve(self, request: Any, answer: Answer) -> None:
