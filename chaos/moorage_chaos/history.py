@@ -21,6 +21,12 @@ op              kind     value
                          else what the client saw)
 ``cut``         note     we cut the connection of a client of ours: client
 ``received``    note     client, event, body, seq
+``append``      pair     an event was reported: session, type, mark, key, transient -> id, seq
+``turn``        pair     a task was started: session, reader -> task
+``task``        note     what ``GET /v1/tasks/{id}`` said in the end: task, status, result, attempts
+``reader``      note     a reader of a session's log begins: reader, session, kind
+``event``       note     a reader rendered an event: reader, id, seq, type, mark, key, from (``live``, ``turn``)
+``gap``         note     a reader was told of one: reader, reason, missed
 ``cancelled``   note     a daemon was told that a call was cancelled: daemon, requestId, call
 ``fault``       pair     kind, replica, … -> evidence that it bit
 ``death``       note     the driver saw a process end: replica, code
@@ -171,12 +177,22 @@ class History:
         return self.add(op, "info", value, process=process, t=t)
 
     def record(
-        self, op: str, t0: int, t1: int, value: dict[str, Any], result: dict[str, Any], *, process: str
+        self,
+        op: str,
+        t0: int,
+        t1: int | None,
+        value: dict[str, Any],
+        result: dict[str, Any],
+        *,
+        process: str,
+        phase: Phase = "ok",
     ) -> None:
-        """Record an operation that ended ``ok`` and was timed elsewhere (another process of this machine)."""
+        """Record an operation that was timed elsewhere (another process of this machine); ``t1`` None: it has no
+        end."""
         self._next += 1
         self.add(op, "invoke", value, process=process, id=self._next, t=t0)
-        self.add(op, "ok", result, process=process, id=self._next, t=t1)
+        if t1 is not None:
+            self.add(op, phase, result, process=process, id=self._next, t=t1)
 
     def pairs(self, op: str, where: Callable[[Pair], bool] | None = None) -> list[Pair]:
         """Operations named ``op`` in the order of their invokes, those without an end included."""

@@ -26,6 +26,7 @@ from typing import Any
 
 import uvloop
 
+from moorage_chaos import mutants
 from moorage_chaos.drivers.base import DriverError, Setup
 from moorage_chaos.drivers.kinds import make
 from moorage_chaos.drivers.local import ENTRY, PRELOAD, LocalConfig
@@ -189,7 +190,10 @@ async def _main() -> None:
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
     )
-    lane = Lane(Order(**json.loads(await reader.readline())))
+    order = Order(**json.loads(await reader.readline()))
+    if order.mutant in mutants.OF_CLIENTS:
+        mutants.apply(order.mutant)
+    lane = Lane(order)
     beat = asyncio.create_task(_beat())
 
     async def obey() -> None:

@@ -1,8 +1,9 @@
 """Deliberately broken servers: each must turn its rows red, which proves that their checkers can fail.
 
 ``python -m moorage_chaos.mutants NAME serve`` runs ``moorage serve`` with one thing broken. Here live patches
-of classes of ``moorage``, applied in the server's own process before it starts; nothing in the product knows
-of them. Which row each one belongs to is said by the row (``Scenario.mutants``).
+of classes of ``moorage``, applied in the server's own process before it starts (a worker's too, and for what breaks
+a client in the lane's, where clients live); nothing in the product knows of them. Which row each one belongs to is said
+by the row (``Scenario.mutants``).
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import sys
 from collections.abc import Sequence
 
 from moorage_chaos.mutants import calls, events, limits, membership
-from moorage_chaos.mutants.registry import MUTANTS
+from moorage_chaos.mutants.registry import MUTANTS, OF_CLIENTS
 
-__all__ = ["NAMES", "apply", "calls", "events", "limits", "membership", "run"]
+__all__ = ["NAMES", "OF_CLIENTS", "apply", "calls", "events", "limits", "membership", "run"]
 
 NAMES: dict[str, str] = {name: sentence for name, (sentence, _) in MUTANTS.items()}
 """Name to what is broken, in one sentence."""

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 Patch = Callable[[], None]
+Side = Literal["server", "client"]
 
 MUTANTS: dict[str, tuple[str, Patch]] = {}
+OF_CLIENTS: set[str] = set()
+"""Those that break clients of ``moorage.client``, which live in the harness's own processes."""
 
 
-def mutant(name: str, sentence: str) -> Callable[[Patch], Patch]:
+def mutant(name: str, sentence: str, side: Side = "server") -> Callable[[Patch], Patch]:
     """Register a function that breaks the process it is called in."""
 
     def keep(patch: Patch) -> Patch:
         if name in MUTANTS:
             raise ValueError(f"two mutants are named {name}")
         MUTANTS[name] = (sentence, patch)
+        if side == "client":
+            OF_CLIENTS.add(name)
         return patch
 
     return keep
