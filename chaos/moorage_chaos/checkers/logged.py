@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from moorage_chaos.checkers.base import Checker, held, matches, select
+from moorage_chaos.checkers.bite import bit
 from moorage_chaos.history import Event, History, Pair
 from moorage_chaos.verdict import Promise
 
@@ -170,3 +171,17 @@ def turns_ended(expected: int, **match: object) -> Checker:
         )  # fmt: skip
 
     return check_turns_ended
+
+
+def overlapped(share: float, **match: object) -> Checker:
+    """Of all resumes at least ``share`` saw an event both live and by replay: what de-duplication is for happened."""
+
+    def check_overlapped(history: History) -> Iterator[Promise]:
+        notes = [note for note in history.notes("resumed") if matches(Pair(note), match)]
+        resumes = sum(note.value["resumes"] for note in notes)
+        overlaps = sum(note.value["overlaps"] for note in notes)
+        real = resumes > 0 and overlaps / resumes >= share
+        measured = round(overlaps / resumes, 3) if resumes else 0
+        yield bit("resumes whose replay overlapped live", f">= {share:g}", measured, f"of {resumes}", real)
+
+    return check_overlapped
