@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import importlib
 import secrets
-import shlex
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -16,117 +15,19 @@ from typing import Any
 from rich.console import Console
 
 from moorage_chaos import report, saved
-from moorage_chaos.display import Display, summary, table
+from moorage_chaos.arguments import choose, parser, replay_of, words_of
+from moorage_chaos.display import Display, proofs, summary, table
 from moorage_chaos.display import console as make_console
-from moorage_chaos.drivers.kinds import KINDS
-from moorage_chaos.drivers.local import ENTRY
 from moorage_chaos.faults.journal import recover
+from moorage_chaos.proof import NOT_TRIED, prove
 from moorage_chaos.results import as_json, overall, versions, write_json, write_whole
 from moorage_chaos.runner import Runner, Selection
 from moorage_chaos.scenarios import discover
 from moorage_chaos.scenarios.base import Scenario
-from moorage_chaos.usage import USAGE_ERROR, UsageError, check_names
+from moorage_chaos.shrink import named, shrink
+from moorage_chaos.shrink import parse as parse_faults
+from moorage_chaos.usage import USAGE_ERROR, UsageError
 from moorage_chaos.verdict import EXIT_CODES, RowResult
-
-COMMANDS = {
-    "run": "play rows (default)",
-    "check": "judge saved histories again: files, or folders of reports",
-    "compare": "what changed from run A to run B: folders of reports, or files of --json; 1 if anything got worse",
-    "report": "write the page of a saved run anew",
-    "recover": "undo what a harness that was killed left behind",
-}
-NOT_REPLAYED = ("command", "files", "seed", "report", "json", "junit", "list")
-EPILOG = """\
-examples:
-  ./run_all.py                                   every row, three replicas and a Redis on this machine
-  ./run_all.py --list                            rows, lanes, promises
-  ./run_all.py --only bystander,broadcast --seed 7
-                                                 two rows, played as in the run that printed seed 7
-  ./run_all.py --safe-only --json out.json --junit out.xml
-                                                 nothing is killed; results for CI
-  ./run_all.py --mutant drop-event               a broken server: the rows that must notice it, and turn red
-  ./run_all.py check REPORT/bystander/history.jsonl
-                                                 judge a saved history again
-  ./run_all.py compare REPORT-A REPORT-B         what got better or worse
-  ./run_all.py recover                           undo what a harness that was killed left behind
-
-exit codes:
-  0  every promise of every row was kept
-  1  a promise was broken (wins over 3)
-  3  unknown: a row could not be played, a fault did not bite, or a part of the harness broke
-  2  wrong usage
-
-Histories, logs and the page are in the folder of --report; docs/chaos.md says how to add a row.
-"""
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    root = argparse.ArgumentParser(
-        prog="run_all.py",
-        description="Kill, drain, roll, freeze and cut replicas and Redis under load, and check every promise.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    root.add_argument(
-        "command",
-        nargs="?",
-        choices=tuple(COMMANDS),
-        default="run",
-        help="; ".join(f"{name}: {text}" for name, text in COMMANDS.items()),
-    )
-    root.add_argument("files", nargs="*", metavar="FILE", help="for check, compare and report")
-    root.add_argument(
-        "--driver", choices=KINDS, default="local", help="where replicas live (default: %(default)s)"
-    )
-    root.add_argument("--list", action="store_true", help="list the rows and stop")
-    root.add_argument("--only", metavar="ROW[,ROW]", help="play these rows")
-    root.add_argument(
-        "--safe-only", action="store_true", help="play only rows that kill, freeze and cut nothing"
-    )
-    root.add_argument("--seed", type=int, help="of the whole run (default: a random one, which is printed)")
-    root.add_argument("--replicas", type=int, default=3, help="of each system (default: %(default)s)")
-    root.add_argument(
-        "--redis-url", help="use this Redis instead of an embedded one; rows that kill it are unknown"
-    )
-    root.add_argument(
-        "--mutant", metavar="NAME", help="run a broken server; without --only: its rows, which must fail"
-    )
-    root.add_argument(
-        "--serial", action="store_true", help="one lane after the other instead of side by side"
-    )
-    root.add_argument(
-        "--entry",
-        metavar="MODULE:FUNCTION",
-        default=ENTRY,
-        help="the server's entry point (default: %(default)s)",
-    )
-    root.add_argument("--rows", metavar="DIR", type=Path, help="folder with more rows, a file each")
-    root.add_argument(
-        "--report", metavar="DIR", type=Path, help="folder of the report (default: build/chaos/<time>)"
-    )
-    root.add_argument("--json", metavar="FILE", type=Path, help="write the results as JSON (format 1)")
-    root.add_argument("--junit", metavar="FILE", type=Path, help="write the results as JUnit XML")
-    return root
-
-
-def choose(arguments: argparse.Namespace, rows: dict[str, type[Scenario]]) -> list[type[Scenario]]:
-    """The rows to play. Raises UsageError for unknown names (with near matches) or an empty choice."""
-    chosen = list(rows.values())
-    if arguments.mutant is not None:
-        known = importlib.import_module("moorage_chaos.mutants").NAMES
-        check_names([arguments.mutant], known, "mutant")
-        if arguments.only is None:
-            chosen = [row for row in chosen if arguments.mutant in row.mutants]
-    if arguments.only is not None:
-        names = [name.strip() for name in arguments.only.split(",") if name.strip()]
-        check_names(names, rows, "row")
-        chosen = [rows[name] for name in dict.fromkeys(names)]
-    if arguments.safe_only:
-        chosen = [row for row in chosen if row.safe]
-    if not chosen:
-        raise UsageError("no row is left by these options")
-    return chosen
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -155,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         chosen = choose(arguments, rows)
         if arguments.list:
             return _list(chosen, console)
-        return _run(arguments, chosen, console)
+        return (_prove if arguments.command == "mutants" else _run)(arguments, chosen, console)
     except UsageError as error:
         print(f"run_all.py: {error}", file=sys.stderr)
         return USAGE_ERROR
@@ -183,58 +84,109 @@ def _list(rows: Sequence[type[Scenario]], console: Console) -> int:
 
 
 def _run(arguments: argparse.Namespace, rows: list[type[Scenario]], console: Console) -> int:
-    started = datetime.now(UTC)
-    seed = arguments.seed if arguments.seed is not None else secrets.randbelow(2**31)
-    folder = arguments.report or Path("build/chaos") / started.strftime("%Y%m%d-%H%M%S")
-    selection = Selection(
+    selection = _selection(arguments, rows)
+    results, trouble = _play(arguments, selection, console)
+    code = EXIT_CODES[overall(results)]
+    return EXIT_CODES["unknown"] if trouble and code == 0 else code
+
+
+def _selection(arguments: argparse.Namespace, rows: list[type[Scenario]]) -> Selection:
+    folder = arguments.report or Path("build/chaos") / datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    try:
+        faults = parse_faults(arguments.faults) if arguments.faults is not None else None
+    except ValueError as error:
+        raise UsageError(f"--faults: {error}") from error
+    return Selection(
         rows,
-        seed,
+        arguments.seed if arguments.seed is not None else secrets.randbelow(2**31),
         arguments.driver,
         arguments.replicas,
         folder.absolute(),
         versions(),
-        arguments.mutant,
+        arguments.mutant if arguments.command == "run" else None,
         arguments.redis_url,
         arguments.serial,
         arguments.entry,
         arguments.rows,
+        faults,
     )
-    console.print(
-        f"{len(rows)} rows, driver {arguments.driver}, seed {seed}, report in {folder}", highlight=False
-    )
-    with Display(console, len(rows)) as display:
-        results = asyncio.run(Runner(selection, display).run())
+
+
+def _play(
+    arguments: argparse.Namespace, selection: Selection, console: Console
+) -> tuple[list[RowResult], list[str]]:
+    """Play, print, write every file; the results, and what could not be written."""
+    started = datetime.now(UTC)
+    where = f"seed {selection.seed}, report in {_shown(selection.folder)}"
+    console.print(f"{len(selection.rows)} rows, driver {selection.driver}, {where}", highlight=False)
+    with Display(console, len(selection.rows)) as display:
+        runner = Runner(selection, display)
+        results = asyncio.run(runner.run())
+    _conclude(results, console)
     run = as_json(
         results,
-        seed=seed,
-        driver=arguments.driver,
-        replicas=arguments.replicas,
+        seed=selection.seed,
+        driver=selection.driver,
+        replicas=selection.replicas,
         started_at=started.isoformat(timespec="seconds"),
         versions=selection.versions,
-        mutant=arguments.mutant,
-        replay=_replay(arguments, seed),
+        mutant=selection.mutant,
+        replay=replay_of(arguments, selection.seed),
     )
-    code = _conclude(results, console)
+    if arguments.shrink is not None and not runner.stopped:
+        _shrink(arguments, selection, results, run, console)
     trouble = _write(run, selection.folder, arguments)
-    console.print(
-        f"seed {seed}, {(datetime.now(UTC) - started).total_seconds():.0f} s, report in {folder}",
-        highlight=False,
-    )
+    seconds = (datetime.now(UTC) - started).total_seconds()
+    console.print(f"{where}, {seconds:.0f} s", highlight=False, soft_wrap=True)
     for line in trouble:
         print(f"run_all.py: {line}", file=sys.stderr)
-    return EXIT_CODES["unknown"] if trouble and code == 0 else code
+    return results, trouble
 
 
-def _replay(arguments: argparse.Namespace, seed: int) -> str:
-    """The command that plays the same again; where its files go is left to the next one."""
-    words = ["./run_all.py", "--seed", str(seed)]
-    default = parser().parse_args([])
-    for name, value in vars(arguments).items():
-        if name in NOT_REPLAYED or value == getattr(default, name):
+def _shown(folder: Path) -> Path:
+    return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+
+
+def _shrink(
+    arguments: argparse.Namespace,
+    selection: Selection,
+    results: Sequence[RowResult],
+    run: dict[str, Any],
+    console: Console,
+) -> None:
+    """Adds ``shrunk`` to the rows of ``run`` that failed, with the command that plays what is left."""
+    for result, row in zip(results, run["rows"], strict=True):
+        shrunk = shrink(selection, result, console, arguments.shrink) if result.verdict == "failed" else None
+        if shrunk is None:
             continue
-        option = f"--{name.replace('_', '-')}"
-        words += [option] if value is True else [option, str(value)]
-    return shlex.join(words)
+        left = argparse.Namespace(**{**vars(arguments), "only": result.row, "faults": named(shrunk.faults)})
+        replay = replay_of(left, selection.seed)
+        row["shrunk"] = {**shrunk.as_json(), "replay": replay}
+        console.print(
+            f"{result.row} fails with {len(shrunk.faults)} of {len(shrunk.of)} faults: {replay}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def _prove(arguments: argparse.Namespace, rows: list[type[Scenario]], console: Console) -> int:
+    """Without a run in the folder, the rows are first played as they are: no row may be red without a mutant."""
+    selection = _selection(arguments, rows)
+    known = importlib.import_module("moorage_chaos.mutants").NAMES
+    names = list(known) if arguments.mutant is None else words_of(arguments.mutant)
+    if not (selection.folder / saved.RUN_FILE).exists():
+        _play(arguments, selection, console)
+    control = saved.load_run(selection.folder)
+    found = prove(
+        selection, names, control, console, every_row=arguments.every_row, budget_s=arguments.budget
+    )
+    console.print(proofs(found))
+    report.write(control, selection.folder)
+    console.print(f"report in {_shown(selection.folder)}", highlight=False, soft_wrap=True)
+    if all(row["red"] for row in found["mutants"]):
+        return EXIT_CODES["passed"]
+    tried = [row for row in found["mutants"] if row["verdict"] != NOT_TRIED]
+    return EXIT_CODES["unknown" if all(row["red"] for row in tried) else "failed"]
 
 
 def _conclude(results: Sequence[RowResult], console: Console) -> int:

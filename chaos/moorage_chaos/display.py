@@ -153,3 +153,17 @@ def comparison(changes: Sequence[Change]) -> Table:
         made.add_row(*cells, Text(verdict, style))
     made.add_row(Text(f"{len(changes) - len(notable)} promises as before", "dim"))
     return made
+
+
+def proofs(found: dict[str, Any]) -> Table:
+    """The table of ``run_all.py mutants``."""
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("mutant", "row", "noticed", "row's verdict", "by"):
+        made.add_column(name, overflow="fold")
+    for row in found["mutants"]:
+        noticed = Text("yes", "green") if row["red"] else Text("NO", "bold red")
+        by = "; ".join(row["by"][:2]) + (f" and {len(row['by']) - 2} more" if len(row["by"]) > 2 else "")
+        cells = [Text(row["mutant"]), Text(row["row"]), noticed, Text(row["verdict"])]
+        made.add_row(*cells, Text(row.get("why") or by))
+    made.add_row(Text(f"{found['red']} of {len(found['mutants'])} noticed", "bold"))
+    return made

@@ -57,6 +57,7 @@ class Order:
     versions: dict[str, str]
     entry: str
     rows_folder: str | None
+    faults: list[int] | None = None
 
     def line(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
@@ -78,7 +79,8 @@ class Lane:
         self.go = asyncio.Event()
         self.stop = asyncio.Event()
         folder = Path(order.folder)
-        self._run = Run(order.seed, order.driver, folder, order.mutant, order.versions)
+        only = tuple(order.faults) if order.faults is not None else None
+        self._run = Run(order.seed, order.driver, folder, order.mutant, order.versions, only)
         self._journal = FileJournal()
         config = LocalConfig(
             folder / "logs",

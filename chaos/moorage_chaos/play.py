@@ -46,6 +46,8 @@ class Run:
     folder: Path
     mutant: str | None
     versions: dict[str, str]
+    faults: tuple[int, ...] | None = None
+    """Numbers of the faults to inject; None: all."""
 
 
 def seed_of(run_seed: int, row: str) -> int:
@@ -76,7 +78,7 @@ async def play(
     driver.listeners.append(heard)
     trouble: list[Promise] = []
     clients = Clients(driver, history, random.Random(seed))
-    faults = Faults(driver, history, journal)
+    faults = Faults(driver, history, journal, run.faults)
     context = Context(driver, seed, random.Random(seed), history, clients, faults, folder, progress)
     try:
         reason = await _run(scenario, context, stop)
@@ -125,6 +127,7 @@ def _header(scenario: Scenario, run: Run, driver: Driver, seed: int) -> dict[str
     setup = driver.setup
     return {
         "row": scenario.name,
+        "promise": scenario.promise,
         "seed": seed,
         "runSeed": run.seed,
         "driver": run.driver,

@@ -43,6 +43,8 @@ class Selection:
     """One lane after the other."""
     entry: str = ENTRY
     rows_folder: Path | None = None
+    faults: tuple[int, ...] | None = None
+    """Numbers of the faults to inject, as in :class:`moorage_chaos.faults.base.Faults`; None: all."""
 
 
 @dataclass
@@ -72,6 +74,11 @@ class Runner:
             for name in LANES
             if any(row.lane == name for row in selection.rows)
         ]
+
+    @property
+    def stopped(self) -> str:
+        """Why the run ended early; empty if it did not."""
+        return self._stopping
 
     async def run(self) -> list[RowResult]:
         loop = asyncio.get_running_loop()
@@ -162,6 +169,7 @@ class Runner:
             versions=s.versions,
             entry=s.entry,
             rows_folder=str(s.rows_folder.absolute()) if s.rows_folder else None,
+            faults=list(s.faults) if s.faults is not None else None,
         )
         process.stdin.write(order.line())
         lane.heard_at = time.monotonic()

@@ -14,7 +14,7 @@ harness that died left behind. What is still in force when a row ends is undone 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Protocol
 
@@ -59,12 +59,20 @@ class Journal(Protocol):
 
 class Faults:
     """The faults of one row: journal first, then act, and every step in the history as operation
-    ``fault``."""
+    ``fault``.
 
-    def __init__(self, driver: Driver, history: History, journal: Journal) -> None:
+    ``only``: the numbers of those to inject, counted from 1 in the order the row asks for them (None: all). The others
+    are noted as ``fault-left-out`` and not done: the schedule stays what the seed made it.
+    """
+
+    def __init__(
+        self, driver: Driver, history: History, journal: Journal, only: Collection[int] | None = None
+    ) -> None:
         self._driver = driver
         self._history = history
         self._journal = journal
+        self._only = only
+        self._asked = 0
         self._active: dict[Fault, int | None] = {}
 
     @property
@@ -75,6 +83,12 @@ class Faults:
     async def inject(self, fault: Fault) -> Evidence:
         """Raises DriverError if the fault did not bite; it is then undone at the end of the row all the
         same."""
+        self._asked += 1
+        if self._only is not None and self._asked not in self._only:
+            note = self._history.note(
+                "fault-left-out", number=self._asked, kind=fault.kind, replica=fault.target
+            )
+            return Evidence(note.t, fault.kind, fault.target)
         record = fault.undo_record()
         self._active[fault] = self._journal.write(record) if record else None
         operation = self._history.begin("fault", kind=fault.kind, replica=fault.target)

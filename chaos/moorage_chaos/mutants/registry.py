@@ -11,6 +11,8 @@ Side = Literal["server", "client"]
 MUTANTS: dict[str, tuple[str, Patch]] = {}
 OF_CLIENTS: set[str] = set()
 """Those that break clients of ``moorage.client``, which live in the harness's own processes."""
+UNBITTEN = {"ignore-fault"}
+"""Those that must make their rows ``unknown``, not failed: nothing was done, so nothing can be judged."""
 
 
 def mutant(name: str, sentence: str, side: Side = "server") -> Callable[[Patch], Patch]:

@@ -24,7 +24,7 @@ class RedisFreeze(Scenario):
     )
     safe = False
     needs: ClassVar[frozenset[Can]] = frozenset({"redis-pause"})
-    mutants: ClassVar[tuple[str, ...]] = ("local-waits-for-redis", "hang-call")
+    mutants: ClassVar[tuple[str, ...]] = ("local-waits-for-redis", "hang-call", "ignore-fault")
 
     async def run(self, ctx: Context) -> None:
         await Outage(ctx).play(Pause())

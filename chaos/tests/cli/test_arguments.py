@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from moorage_chaos.cli import UsageError, check_names, choose, main, parser
+from moorage_chaos.arguments import choose, parser
+from moorage_chaos.cli import main
 from moorage_chaos.scenarios import discover
+from moorage_chaos.usage import UsageError, check_names
 
 ROWS = Path(__file__).parent / "rows"
 
