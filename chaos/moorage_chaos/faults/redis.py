@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from moorage_chaos.drivers.base import Driver, Evidence
+import time
+from typing import Literal
+
+from moorage_chaos.drivers.base import Driver, DriverError, Evidence
 from moorage_chaos.faults.base import Fault
 
 
@@ -41,3 +44,32 @@ class Pause(Fault):
 
     async def undo(self, driver: Driver) -> None:
         await driver.redis.resume()
+
+
+class KillClients(Fault):
+    """Redis ends every connection of one type, once, but the one that says so; new ones are accepted at once."""
+
+    kind = "redis-kill-clients"
+
+    def __init__(self, of: Literal["pubsub", "normal"]) -> None:
+        self._of = of
+
+    @property
+    def target(self) -> str:
+        return f"redis:{self._of}"
+
+    async def inject(self, driver: Driver) -> Evidence:
+        import redis.asyncio
+
+        client = redis.asyncio.Redis.from_url(driver.redis.url, socket_timeout=5)
+        try:
+            t = time.monotonic_ns()
+            killed = await client.execute_command("CLIENT", "KILL", "TYPE", self._of, "SKIPME", "yes")
+        except redis.exceptions.RedisError as error:
+            raise DriverError(f"CLIENT KILL: {error}") from error
+        finally:
+            await client.aclose()
+        return Evidence(t, self.kind, self.target, {"killed": int(killed)})
+
+    async def undo(self, driver: Driver) -> None:
+        return
