@@ -12,6 +12,8 @@ histories) whether the operation certainly did not happen ("no") or may have hap
     │   ├── BackplaneUnknown        may have been done: the connection was lost before the reply
     │   └── BackplaneReply          Redis itself answered with an error (text in ``str``)
     ├── PresenceUnknown             a replica did not answer and nobody active was found
+    ├── InvalidEvent                what was to be reported is no event
+    │   └── EventTooLarge           its data is over EVENT_MAX_BYTES
     ├── CannotListen                a port of ours cannot be had
     └── ConfigurationError          refuse to start, with the reason
 """
@@ -110,6 +112,17 @@ class BackplaneReply(BackplaneError):
 
 class PresenceUnknown(MoorageError):
     """A replica did not answer in time and nobody active was found elsewhere: neither true nor false."""
+
+
+class InvalidEvent(MoorageError):
+    """What was to be reported is no event; the text says why and holds nothing that was sent."""
+
+
+class EventTooLarge(InvalidEvent):
+    """The data of an event has more bytes of JSON than ``EVENT_MAX_BYTES``."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"{size} bytes of data, {limit} are allowed")
 
 
 class ConfigurationError(MoorageError):

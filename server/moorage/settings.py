@@ -116,13 +116,45 @@ class Settings(BaseSettings):
     rpc_max_methods_per_socket: int = Field(1000, ge=1, description="registrations of one socket")
     presence_timeout_ms: int = _ms(2000, "bound of has_active_ui_client", ge=50)
 
+    # -- tasks -----------------------------------------------------------------------------------------
+    tasks: Annotated[list[str], NoDecode] = Field(
+        default=["moorage.tasks.demo"],
+        description="Python modules with task handlers, comma separated; workers import them",
+    )
+    task_handler: str = Field("demo", description="handler of a task that names none")
+    worker_concurrency: int = Field(16, ge=1, le=10_000, description="tasks that one worker runs at once")
+    task_heartbeat_ms: int = _ms(1000, "a worker says this often that its tasks live", ge=50)
+    task_takeover_ms: int = _ms(
+        4000, "a task whose worker was not heard of for so long is given to another", ge=200
+    )
+    task_attempts: int = Field(
+        5, ge=1, description="workers that may die of a task before it counts as failed"
+    )
+    task_timeout_ms: int = _ms(3_600_000, "longest run of a handler; 0: no limit")
+    task_result_max_bytes: int = Field(
+        1_000_000, ge=1024, description="[bytes] largest result of a task, as JSON"
+    )
+    task_keep_ms: int = _ms(7 * 86_400_000, "an ended task's status and result are kept so long; 0: for ever")
+
+    # -- event log -------------------------------------------------------------------------------------
+    event_log_maxlen: int = Field(200, ge=1, description="[entries] MAXLEN ~ of a session's event log")
+    event_log_ttl_ms: int = _ms(21_600_000, "a log expires this long after its last event", ge=1000)
+    event_max_bytes: int = Field(65_536, ge=256, description="[bytes] of JSON, largest `data` of an event")
+    event_channel: str = Field("moorage:live", description="pub/sub channel of live events")
+    event_ping_ms: int = _ms(15_000, "between two pings to a reader; three of them in silence end it", ge=100)
+    reader_max_buffer_bytes: int = Field(
+        4_194_304,
+        ge=65_536,
+        description="[bytes] unsent to one reader of an event log before it is closed (4408)",
+    )
+
     # -- drain -----------------------------------------------------------------------------------------
     drain_ms: int = _ms(20_000, "window over which sockets are closed after SIGTERM")
 
     # -- page ------------------------------------------------------------------------------------------
     console_enabled: bool = Field(False, description="serve /console")
 
-    @field_validator("cors_allowed_origins", mode="before")
+    @field_validator("cors_allowed_origins", "tasks", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return (
@@ -150,6 +182,8 @@ class Settings(BaseSettings):
                 raise ValueError(f"{name.upper()} must start with redis://, rediss:// or unix://")
         if self.rpc_call_timeout_ms > self.rpc_call_timeout_max_ms:
             raise ValueError("MOORAGE_RPC_CALL_TIMEOUT_MS must not exceed MOORAGE_RPC_CALL_TIMEOUT_MAX_MS")
+        if self.task_takeover_ms < 2 * self.task_heartbeat_ms:
+            raise ValueError("MOORAGE_TASK_TAKEOVER_MS must be at least twice MOORAGE_TASK_HEARTBEAT_MS")
         if self.secret_key is None:
             # One process without Redis: tokens live as long as the process, which is all that can use them.
             self.secret_key = secrets.token_urlsafe(48)
