@@ -9,6 +9,7 @@ from pathlib import Path
 
 from moorage_chaos.drivers.kinds import KINDS
 from moorage_chaos.drivers.local import ENTRY
+from moorage_chaos.kubernetes_options import add_arguments
 from moorage_chaos.scenarios.base import Scenario
 from moorage_chaos.usage import UsageError, check_names
 
@@ -31,6 +32,7 @@ NOT_REPLAYED = (
     "shrink",
     "budget",
     "every_row",
+    "deploy",
 )
 SHRINK_TRIES = 24
 """A list of twenty faults of which two matter takes about as many."""
@@ -49,6 +51,8 @@ examples:
   ./run_all.py check REPORT/bystander/history.jsonl
                                                  judge a saved history again
   ./run_all.py compare REPORT-A REPORT-B         what got better or worse
+  ./run_all.py --driver kubernetes --context minikube --deploy
+                                                 on pods; docs/chaos-on-kubernetes.md
   ./run_all.py recover                           undo what a harness that was killed left behind
 
 exit codes:
@@ -81,7 +85,9 @@ def parser() -> argparse.ArgumentParser:
         "--driver", choices=KINDS, default="local", help="where replicas live (default: %(default)s)"
     )
     root.add_argument("--list", action="store_true", help="list the rows and stop")
-    root.add_argument("--only", metavar="ROW[,ROW]", help="play these rows")
+    root.add_argument(
+        "--only", metavar="ROW[,ROW]", help="play these rows; some are long and played only when named here"
+    )
     root.add_argument(
         "--safe-only", action="store_true", help="play only rows that kill, freeze and cut nothing"
     )
@@ -125,6 +131,7 @@ def parser() -> argparse.ArgumentParser:
     root.add_argument(
         "--report", metavar="DIR", type=Path, help="folder of the report (default: build/chaos/<time>)"
     )
+    add_arguments(root)
     root.add_argument("--json", metavar="FILE", type=Path, help="write the results as JSON (format 1)")
     root.add_argument("--junit", metavar="FILE", type=Path, help="write the results as JUnit XML")
     return root
@@ -143,6 +150,10 @@ def choose(arguments: argparse.Namespace, rows: dict[str, type[Scenario]]) -> li
         names = words_of(arguments.only)
         check_names(names, rows, "row")
         chosen = [rows[name] for name in dict.fromkeys(names)]
+    elif not arguments.list:
+        chosen = [row for row in chosen if not row.on_demand]
+    if arguments.only is None and arguments.driver != "kubernetes":
+        chosen = [row for row in chosen if "cluster" not in row.needs]
     if arguments.safe_only:
         chosen = [row for row in chosen if row.safe]
     if not chosen:

@@ -18,6 +18,7 @@ from moorage_chaos import report, saved
 from moorage_chaos.arguments import choose, parser, replay_of, words_of
 from moorage_chaos.display import Display, proofs, summary, table
 from moorage_chaos.display import console as make_console
+from moorage_chaos.drivers.base import DriverError
 from moorage_chaos.faults.journal import recover
 from moorage_chaos.proof import NOT_TRIED, prove
 from moorage_chaos.results import as_json, overall, versions, write_json, write_whole
@@ -75,7 +76,7 @@ def _list(rows: Sequence[type[Scenario]], console: Console) -> int:
     for row in rows:
         kind = "safe" if row.safe else "kills"
         console.print(
-            f"{row.name:<22} {kind:<6}{row.lane:<6}{row.promise}",
+            f"{row.name:<22} {kind:<6}{'--only' if row.on_demand else row.lane:<7}{row.promise}",
             highlight=False,
             markup=False,
             soft_wrap=True,
@@ -84,13 +85,15 @@ def _list(rows: Sequence[type[Scenario]], console: Console) -> int:
 
 
 def _run(arguments: argparse.Namespace, rows: list[type[Scenario]], console: Console) -> int:
-    selection = _selection(arguments, rows)
+    if (arguments.deploy or "").startswith("archive"):
+        return _archives(arguments, console)
+    selection = _selection(arguments, rows, console)
     results, trouble = _play(arguments, selection, console)
     code = EXIT_CODES[overall(results)]
     return EXIT_CODES["unknown"] if trouble and code == 0 else code
 
 
-def _selection(arguments: argparse.Namespace, rows: list[type[Scenario]]) -> Selection:
+def _selection(arguments: argparse.Namespace, rows: list[type[Scenario]], console: Console) -> Selection:
     folder = arguments.report or Path("build/chaos") / datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     try:
         faults = parse_faults(arguments.faults) if arguments.faults is not None else None
@@ -109,7 +112,30 @@ def _selection(arguments: argparse.Namespace, rows: list[type[Scenario]]) -> Sel
         arguments.entry,
         arguments.rows,
         faults,
+        _cluster(arguments, console),
     )
+
+
+def _cluster(arguments: argparse.Namespace, console: Console) -> dict[str, Any] | None:
+    """The driver's options, with everything deployed that was asked for; None for the local driver."""
+    if arguments.driver != "kubernetes":
+        return None
+    from moorage_chaos.on_kubernetes import prepare  # half a second that local runs do without
+
+    try:
+        return prepare(arguments, lambda text: console.print(text, highlight=False)).as_json()
+    except DriverError as error:
+        raise UsageError(str(error)) from error
+
+
+def _archives(arguments: argparse.Namespace, console: Console) -> int:
+    from moorage_chaos.on_kubernetes import archives
+
+    try:
+        archives(arguments.deploy, lambda text: console.print(text, highlight=False))
+    except DriverError as error:
+        raise UsageError(str(error)) from error
+    return 0
 
 
 def _play(
@@ -171,7 +197,7 @@ def _shrink(
 
 def _prove(arguments: argparse.Namespace, rows: list[type[Scenario]], console: Console) -> int:
     """Without a run in the folder, the rows are first played as they are: no row may be red without a mutant."""
-    selection = _selection(arguments, rows)
+    selection = _selection(arguments, rows, console)
     known = importlib.import_module("moorage_chaos.mutants").NAMES
     names = list(known) if arguments.mutant is None else words_of(arguments.mutant)
     if not (selection.folder / saved.RUN_FILE).exists():

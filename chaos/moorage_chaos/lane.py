@@ -4,6 +4,7 @@
 ``stop``; the end of stdin means stop too, so a lane never outlives the runner. It writes JSON lines to stdout::
 
     {"event": "system", "text"}                 what the system is doing
+    {"event": "note", "text"}                   a warning for the person who looks
     {"event": "built"}                          the first system is up, it waits for `go`
     {"event": "row", "row"}                     the row begins
     {"event": "progress", "row", "text"}
@@ -27,7 +28,7 @@ from typing import Any
 import uvloop
 
 from moorage_chaos import mutants
-from moorage_chaos.drivers.base import DriverError, Setup
+from moorage_chaos.drivers.base import CannotBuild, DriverError, Setup
 from moorage_chaos.drivers.kinds import make
 from moorage_chaos.drivers.local import ENTRY, PRELOAD, LocalConfig
 from moorage_chaos.faults.journal import FileJournal
@@ -58,6 +59,7 @@ class Order:
     entry: str
     rows_folder: str | None
     faults: list[int] | None = None
+    kubernetes: dict[str, Any] | None = None
 
     def line(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
@@ -91,7 +93,7 @@ class Lane:
             entry=order.entry,
             preload=PRELOAD if order.entry == ENTRY else (order.entry.partition(":")[0],),
         )
-        self._driver = make(order.driver, config)
+        self._driver = make(order.driver, config, order.kubernetes, lambda text: say(event="note", text=text))
         rows = discover(Path(order.rows_folder) if order.rows_folder else None)
         self._rows = [rows[name]() for name in order.rows]
 
@@ -120,6 +122,10 @@ class Lane:
             say(event="system", text=f"building {kinds[index].replicas} replicas")
             try:
                 await self._driver.start(kinds[index])
+            except CannotBuild as error:
+                for row in rows:
+                    self._unknown(row, str(error))
+                continue
             except DriverError as error:
                 say(event="halt", reason=f"the system could not be built: {error}")
                 return
@@ -133,13 +139,13 @@ class Lane:
     def _able(self, row: Scenario) -> bool:
         missing = row.needs - self._driver.can
         if missing:
-            reason = f"this driver cannot do {', '.join(sorted(missing))}"
-            say(
-                event="result",
-                row=row.name,
-                result=RowResult(row.name, "unknown", 0.0, reason=reason).as_json(),
-            )
+            self._unknown(row, f"this driver cannot do {', '.join(sorted(missing))}")
         return not missing
+
+    @staticmethod
+    def _unknown(row: Scenario, reason: str) -> None:
+        result = RowResult(row.name, "unknown", 0.0, reason=reason)
+        say(event="result", row=row.name, result=result.as_json())
 
     async def _in_turn(self, rows: list[Scenario]) -> bool:
         for row in rows:

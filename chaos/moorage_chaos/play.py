@@ -144,11 +144,12 @@ async def _run(scenario: Scenario, context: Context, stop: asyncio.Event) -> str
     task = asyncio.create_task(scenario.run(context))
     stopped = asyncio.create_task(stop.wait())
     try:
-        await asyncio.wait({task, stopped}, timeout=scenario.bound_s, return_when=asyncio.FIRST_COMPLETED)
+        bound = scenario.bound_s * context.driver.pace
+        await asyncio.wait({task, stopped}, timeout=bound, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             task.cancel()
             await asyncio.wait({task}, timeout=CLOSE_BOUND_S)
-            return "stopped" if stop.is_set() else f"not over after its bound of {scenario.bound_s:g} s"
+            return "stopped" if stop.is_set() else f"not over after its bound of {bound:g} s"
         if task.cancelled():
             return "it cancelled itself"
         error = task.exception()

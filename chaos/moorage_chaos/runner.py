@@ -45,6 +45,8 @@ class Selection:
     rows_folder: Path | None = None
     faults: tuple[int, ...] | None = None
     """Numbers of the faults to inject, as in :class:`moorage_chaos.faults.base.Faults`; None: all."""
+    kubernetes: dict[str, Any] | None = None
+    """:meth:`moorage_chaos.on_kubernetes.Options.as_json`, for that driver."""
 
 
 @dataclass
@@ -67,8 +69,9 @@ class Runner:
         self._selection = selection
         self._display = display
         self._stopping = ""
-        # With one external Redis all systems would be one cluster: their rows must not run side by side.
-        self._one_by_one = selection.serial or selection.redis_url is not None
+        # With one external Redis, or one RealtimeServer, all lanes share a system: none runs beside another.
+        one_system = selection.redis_url is not None or selection.kubernetes is not None
+        self._one_by_one = selection.serial or one_system
         self._lanes = [
             _Lane(name, [row.name for row in selection.rows if row.lane == name])
             for name in LANES
@@ -145,6 +148,7 @@ class Runner:
         logs.mkdir(parents=True, exist_ok=True)
         with (logs / f"{lane.name}-harness.log").open("ab") as log:
             lane.process = await asyncio.create_subprocess_exec(
+                *(s.kubernetes or {}).get("prefix", ()),
                 sys.executable,
                 "-m",
                 "moorage_chaos.lane",
@@ -170,6 +174,7 @@ class Runner:
             entry=s.entry,
             rows_folder=str(s.rows_folder.absolute()) if s.rows_folder else None,
             faults=list(s.faults) if s.faults is not None else None,
+            kubernetes=s.kubernetes,
         )
         process.stdin.write(order.line())
         lane.heard_at = time.monotonic()
@@ -209,6 +214,9 @@ class Runner:
                     continue
                 if message["event"] == "built":
                     self._is_built(lane)
+                if message["event"] == "note":
+                    self._display.note(str(message["text"]))
+                    continue
             except (KeyError, TypeError, ValueError) as error:
                 self._display.note(f"{lane.name}: unreadable message ({error!r}): {line[:200]!r}")
                 continue

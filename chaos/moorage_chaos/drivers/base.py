@@ -14,9 +14,18 @@ from typing import Any, Literal, Protocol
 State = Literal["starting", "ready", "not-ready", "paused", "dead"]
 
 Can = Literal[
-    "kill", "pause", "terminate", "client-links", "redis-links", "redis-kill", "redis-pause", "redis-keep"
+    "kill",
+    "pause",
+    "terminate",
+    "client-links",
+    "redis-links",
+    "redis-kill",
+    "redis-pause",
+    "redis-keep",
+    "cluster",
 ]
-"""What a driver is able to do; a scenario lists what it needs of these."""
+"""What a driver is able to do; a scenario lists what it needs of these. ``cluster``: it is a Kubernetes, with an
+operator (:mod:`moorage_chaos.cluster`)."""
 
 Notify = Callable[[str, int, dict[str, Any]], None]
 """``(op, t_ns, value)``: ``death`` ``{replica, link, code, asked}`` (of workers too), ``alive`` ``{replica, link}``,
@@ -25,6 +34,10 @@ Notify = Callable[[str, int, dict[str, Any]], None]
 
 class DriverError(Exception):
     """The system could not be brought to the state that was asked for: the row ends as unknown."""
+
+
+class CannotBuild(DriverError):
+    """This driver has no such system: rows with that setup are unknown, the others go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +171,8 @@ class Driver(Protocol):
 
     can: frozenset[Can]
     setup: Setup
+    pace: float
+    """How much longer than with local processes a row may take: its bound is multiplied by it."""
 
     @property
     def replicas(self) -> Sequence[Replica]: ...

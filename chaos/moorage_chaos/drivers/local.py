@@ -63,6 +63,7 @@ class LocalDriver:
     """Meets :class:`moorage_chaos.drivers.base.Driver`."""
 
     kind: Literal["local"] = "local"
+    pace = 1.0
 
     def __init__(self, config: LocalConfig) -> None:
         self.config = config

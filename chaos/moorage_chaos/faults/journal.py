@@ -3,11 +3,14 @@
 One file per harness process, JSON lines: a header ``{"format": 1, "pid", "start"}``, records ``{"n", "do", …}``,
 and ``{"done": n}``. What ``recover`` knows to do:
 
-==========  ============================================================================
-``end``     ``tag``: SIGKILL every process whose environment carries it
-``cont``    ``pid, start``: SIGCONT that very process
-``rmtree``  ``path``: a folder of ours in the folder for temporary files
-==========  ============================================================================
+==============  ========================================================================
+``end``         ``tag``: SIGKILL every process whose environment carries it
+``cont``        ``pid, start``: SIGCONT that very process
+``rmtree``      ``path``: a folder of ours in the folder for temporary files
+``kubernetes``  ``what``, see :mod:`moorage_chaos.drivers.kubernetes_recover`
+==============  ========================================================================
+
+What could not be undone stays in the file, for the next ``recover``.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from moorage_chaos.drivers import procfs
+from moorage_chaos.drivers.base import DriverError
 
 FORMAT = 1
 TEMP_PREFIX = "moorage-chaos-"
@@ -111,6 +115,10 @@ def undo(record: dict[str, Any]) -> str:
                 return f"left {path}: not a folder of ours"
             shutil.rmtree(path, ignore_errors=True)
             return f"removed {path}"
+        case "kubernetes":
+            from moorage_chaos.drivers import kubernetes_recover  # half a second that local runs do without
+
+            return kubernetes_recover.undo(record)
     return f"left as it is: {record}"
 
 
@@ -127,10 +135,14 @@ def recover(folder: Path | None = None) -> list[str]:
         if procfs.is_same(int(header.get("pid", 0)), int(header.get("start", 0))):
             told.append(f"harness {header['pid']} lives, left alone")
             continue
+        left = False
         for record in records:
             try:
                 told.append(undo(record))
-            except (KeyError, ValueError, OSError) as error:
+            except (KeyError, ValueError, OSError, DriverError) as error:
+                # A cluster may be away for now; a record that makes no sense will not make more of it later.
+                left = left or isinstance(error, DriverError)
                 told.append(f"could not undo {record}: {error}")
-        path.unlink(missing_ok=True)
+        if not left:
+            path.unlink(missing_ok=True)
     return told
