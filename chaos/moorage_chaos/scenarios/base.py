@@ -71,6 +71,8 @@ class Scenario(ABC):
     safe: ClassVar[bool]
     """No replica and no Redis is killed, frozen or cut: may be run against something that people use."""
     lane: ClassVar[Lane] = "main"
+    on_demand: ClassVar[bool] = False
+    """Too long for every run of the matrix: played only when ``--only`` names it."""
     needs: ClassVar[frozenset[Can]] = frozenset()
     """A driver without these says ``unknown: this driver cannot …``."""
     setup: ClassVar[Setup | None] = None
