@@ -14,11 +14,11 @@ from moorage_chaos.verdict import Promise
 
 
 def outages(history: History) -> dict[str, tuple[int, int]]:
-    """Variant to when Redis went and when it was back (monotonic ns)."""
+    """Variant (empty in rows that have none) to when Redis went and when it was back (monotonic ns)."""
     kills = [p for p in select(history, "fault", kind="redis-kill") if p.phase == "ok"]
     backs = history.notes("redis-back")
     return {
-        str(back.value["variant"]): (int(kill.result.get("tNs", kill.t0)), back.t)
+        str(back.value.get("variant", "")): (int(kill.result.get("tNs", kill.t0)), back.t)
         for kill, back in zip(kills, backs, strict=False)
     }
 
