@@ -6,7 +6,8 @@ stands after its last ``:``, at most :data:`METHODS_MAX` of them, then ``other``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -74,6 +75,9 @@ class Metrics:
             self.connections.labels(client_type)
         self.read_deliveries: Callable[[], int] = lambda: 0
         r.register(_Deliveries(self))
+        self.read_malformed: Callable[[], Mapping[str, int]] = dict
+        """What was skipped, by where it came from: ``stream``, ``request``, ``member``."""
+        r.register(_Malformed(self))
         self.drain_state = Gauge("drain_state", "0: serving, 1: draining, 2: drained", registry=r)
 
     def method_label(self, method: str) -> str:
@@ -114,4 +118,22 @@ class _Deliveries(Collector):
             "broadcast_deliveries",
             "Copies of broadcasts written to local sockets",
             value=self._metrics.read_deliveries(),
+        )
+
+
+class _Malformed(Collector):
+    """Counted where messages of the cluster are read; and what the process has cost, read at a scrape, too."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        found = CounterMetricFamily(
+            "cluster_malformed", "Stream entries and channel messages that were skipped", labels=["where"]
+        )
+        for where, count in self._metrics.read_malformed().items():
+            found.add_metric([where], count)
+        yield found
+        yield CounterMetricFamily(
+            "process_cpu_seconds", "User and system CPU time of this process", value=time.process_time()
         )

@@ -45,3 +45,12 @@ def test_deliveries_are_read_at_the_scrape_and_every_kind_of_evidence_is_there_f
     assert "\nbroadcast_deliveries_total 7.0\n" in text
     assert "# TYPE broadcast_deliveries_total counter" in text
     assert all(f'rpc_evidence_total{{kind="{kind}"}} 0.0' in text for kind in EVIDENCE)
+
+
+def test_what_was_skipped_is_read_at_the_scrape_and_so_is_what_the_process_cost() -> None:
+    metrics = Metrics()
+    metrics.read_malformed = lambda: {"stream": 3, "member": 0}
+    text = metrics.render()[0].decode()
+    assert '\ncluster_malformed_total{where="stream"} 3.0\n' in text
+    assert '\ncluster_malformed_total{where="member"} 0.0\n' in text
+    assert "\nprocess_cpu_seconds_total " in text
