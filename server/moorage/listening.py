@@ -1,0 +1,67 @@
+"""HTTP listeners of a process: ports of ours, uvicorn as we run it, ``GET /metrics``."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import uvicorn
+
+from moorage.errors import CannotListen
+from moorage.metrics import Metrics
+
+BACKLOG = 4096
+"""Connections that wait to be accepted: a thousand clients that come back at once are normal."""
+LINGER_S = 2
+"""How long answers under way may take after the drain."""
+KEEP_ALIVE_S = 75
+"""Idle HTTP connections stay longer than the 60 s of common load balancers, which else send into a closed one."""
+
+COMMON: dict[str, Any] = {
+    "timeout_keep_alive": KEEP_ALIVE_S,
+    "lifespan": "off",
+    "log_config": None,
+    "access_log": False,
+    "server_header": False,
+    "backlog": BACKLOG,
+    "timeout_graceful_shutdown": LINGER_S,
+}
+"""Of every ``uvicorn.Config`` here."""
+
+
+class Server(uvicorn.Server):
+    """uvicorn without its signal handlers: a signal begins a drain, and the drain ends the server."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def listen(host: str, port: int, variable: str) -> socket.socket:
+    """A listening socket. Raises :class:`~moorage.errors.CannotListen` that names ``variable``."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CannotListen(f"{variable}={port}: cannot listen on {host}: {reason}") from None
+
+
+def metrics_server(metrics: Metrics) -> Server:
+    """Serves ``GET /metrics``, on a listener of its own."""
+    return Server(uvicorn.Config(_metrics_app(metrics), ws="none", **COMMON))
+
+
+def _metrics_app(metrics: Metrics) -> Any:
+    async def app(scope: Any, receive: Any, send: Callable[[Any], Awaitable[None]]) -> None:
+        if scope["type"] != "http":
+            return
+        found = scope["path"].rstrip("/") == "/metrics" and scope["method"] in ("GET", "HEAD")
+        body, kind = metrics.render() if found else (b"Not found\n", "text/plain")
+        headers = [(b"content-type", kind.encode())]
+        await send({"type": "http.response.start", "status": 200 if found else 404, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    return app
