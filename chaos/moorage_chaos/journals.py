@@ -31,7 +31,8 @@ def add(history: History, lines: Iterable[str], sessions: frozenset[str]) -> Non
         if row["session"] not in sessions:
             continue
         value = {name: row[name] for name in ("session", "type", "key", "transient")}
-        value |= {"mark": mark_of(row["type"], row["data"]), "worker": row["worker"]}
+        attempt = row["data"].get("attempt") if isinstance(row["data"], dict) else None
+        value |= {"mark": mark_of(row["type"], row["data"]), "worker": row["worker"], "attempt": attempt}
         end = ends.get(at)
         phase: Phase = "ok" if end is not None and end["phase"] == "ok" else "fail"
         result = {} if end is None else {k: end[k] for k in ("id", "seq", "error") if k in end}

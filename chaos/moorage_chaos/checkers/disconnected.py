@@ -76,7 +76,8 @@ def _losses(history: History) -> list[Loss]:
         if str(fault.value.get("kind", "")).startswith(LETHAL):
             same = [u.t1 or u.t0 for u in undone if u.value == fault.value and u.t0 >= fault.t0]
             last = min(same, default=history.events[-1].t)
-            found.append((fault.t0, last, "replica", str(fault.value.get("replica"))))
+            # A link of a replica to Redis is named after the replica, too.
+            found.append((fault.t0, last, "replica", str(fault.value.get("replica")).removesuffix(":redis")))
     return found
 
 

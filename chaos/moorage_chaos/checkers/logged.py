@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from moorage_chaos.checkers.base import Checker, held, matches, select
+from moorage_chaos.checkers.base import Checker, held, judge_quantile, matches, select
 from moorage_chaos.checkers.bite import bit
 from moorage_chaos.history import Event, History, Pair
 from moorage_chaos.verdict import Promise
@@ -185,3 +185,23 @@ def overlapped(share: float, **match: object) -> Checker:
         yield bit("resumes whose replay overlapped live", f">= {share:g}", measured, f"of {resumes}", real)
 
     return check_overlapped
+
+
+def away_at_most(bar_s: float, at_least: int) -> Checker:
+    """Every reader that lost its connection is live again within ``bar_s``, by the ``reader-state`` notes."""
+
+    def check_away_at_most(history: History) -> Iterator[Promise]:
+        since: dict[str, int] = {}
+        spans: list[tuple[int, int]] = []
+        for note in history.notes("reader-state"):
+            reader, state = note.value["reader"], note.value["state"]
+            if state in ("waiting", "failed"):
+                since.setdefault(reader, note.t)
+            elif state == "live" and reader in since:
+                spans.append((since.pop(reader), note.t))
+        total = len(spans) + len(since)
+        yield Promise("readers back", f"{total}/{total}", f"{len(spans)}/{total}", "losses",
+                      held(not since, total >= at_least))  # fmt: skip
+        yield judge_quantile(history, "away", spans, 1.0, bar_s * 1000)
+
+    return check_away_at_most

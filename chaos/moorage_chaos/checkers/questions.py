@@ -49,7 +49,7 @@ def answered(expected: int) -> Checker:
             bar,
             f"{taken}/{len(first)}",
             "replies",
-            held(taken == len(first), known and taken > 0),
+            held(taken == len(first), known and bool(first)),
         )
         yield Promise(
             "second replies refused", bar, f"{refused}/{len(again)}", "replies",

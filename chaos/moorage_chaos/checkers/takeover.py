@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from moorage_chaos.checkers.base import Checker, held, judge_quantile, select
 from moorage_chaos.checkers.bite import bit
+from moorage_chaos.checkers.logged import number
 from moorage_chaos.history import History, Pair
 from moorage_chaos.verdict import Promise
 
@@ -25,8 +27,8 @@ class Broken:
 
 
 def broken_steps(history: History) -> list[Broken]:
-    """Of all kills of workers; steps are told by their ``key``."""
-    kills = [p for p in select(history, "fault", kind="kill") if p.phase == "ok"]
+    """Of all workers that were killed or stopped; steps are told by their ``key``."""
+    kills = [p for p in select(history, "fault", kind=("kill", "pause")) if p.phase == "ok"]
     steps: dict[tuple[str, str], list[Pair]] = defaultdict(list)
     for pair in select(history, "append"):
         if pair.value.get("worker"):
@@ -100,3 +102,23 @@ def one_result_each(expected: int) -> Checker:
                       held(one == len(results), len(results) >= expected))  # fmt: skip
 
     return check_one_result_each
+
+
+def only_latest_attempt() -> Checker:
+    """In each session nothing of an older attempt is logged behind something of a newer one."""
+
+    def check_only_latest_attempt(history: History) -> Iterator[Promise]:
+        found: dict[str, list[tuple[tuple[int, int], int]]] = defaultdict(list)
+        for pair in select(history, "append"):
+            if pair.value.get("attempt") is not None and pair.result.get("id") is not None:
+                place = number(pair.result["id"]), int(pair.value["attempt"])
+                found[pair.value["session"]].append(place)
+        late = compared = 0
+        for places in found.values():
+            numbers = [attempt for _, attempt in sorted(places)]
+            compared += max(numbers) > 1
+            late += sum(b < a for a, b in pairwise(numbers))
+        yield Promise("events of an attempt that was over", "0", late, f"in {compared} tasks taken over",
+                      held(not late, compared > 0))  # fmt: skip
+
+    return check_only_latest_attempt
