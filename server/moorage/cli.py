@@ -1,4 +1,4 @@
-"""``moorage``: serve, token, settings."""
+"""``moorage``: serve, worker, token, settings."""
 
 from __future__ import annotations
 
@@ -15,10 +15,44 @@ examples:
   moorage serve                                      one process, everything in memory, on port 3005
   REDIS_URL=redis://127.0.0.1 SECRET_KEY=… moorage serve
                                                      one replica of many
+  REDIS_URL=redis://127.0.0.1 SECRET_KEY=… MOORAGE_TASKS=myapp.tasks moorage worker
+                                                     a process that runs the handlers of myapp/tasks.py
   moorage token --account alice                      a token for development, signed with SECRET_KEY
   moorage settings                                   every environment variable, its default and meaning
 
 exit codes: 0 done (also after a drain), 1 failed while running, 2 wrong usage or configuration
+"""
+
+WORKER = """\
+Run tasks until SIGTERM or SIGINT. Configured by the environment alone, as the replicas are: the same REDIS_URL and
+SECRET_KEY, STATE_URL too if they have one.
+
+MOORAGE_TASKS names the Python modules that register handlers, comma separated (default: moorage.tasks.demo, which
+plays an agent). They are looked for where Python looks, then in the working directory:
+
+  # myapp/tasks.py
+  import moorage
+
+  @moorage.task("summarise")
+  async def summarise(task, input):
+      await task.report("step", {"text": "reading"}, key="1/read")
+      size = await task.ask("How long may it be?", timeout=60)
+      return {"summary": "…", "size": size}
+"""
+
+WORKER_EPILOG = """\
+A task is started by POST /v1/sessions/{id}/tasks {"input": …, "handler": "summarise"}. MOORAGE_TASK_HANDLER, set on
+the replicas, is the handler of a task that names none.
+
+examples:
+  MOORAGE_TASKS=myapp.tasks moorage worker --list    import the modules, print the handlers, exit
+  MOORAGE_WORKER_CONCURRENCY=4 … moorage worker      at most four tasks at once
+
+signals: after SIGTERM no task is taken; what runs has MOORAGE_DRAIN_MS (20 s) to end, is then cancelled and handed
+back, and another worker begins it anew. A killed worker's tasks are taken over MOORAGE_TASK_TAKEOVER_MS (4 s) later.
+METRICS_PORT serves /metrics; nothing else listens.
+
+exit codes: 0 done, 1 failed while running, 2 wrong usage or configuration
 """
 
 
@@ -36,6 +70,16 @@ def parser() -> argparse.ArgumentParser:
         "serve",
         help="run a replica",
         description="Run a replica until SIGTERM or SIGINT, which drain it. Configured by the environment alone.",
+    )
+    worker = commands.add_parser(
+        "worker",
+        help="run tasks",
+        description=WORKER,
+        epilog=WORKER_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    worker.add_argument(
+        "--list", action="store_true", help="print the handlers that MOORAGE_TASKS registers, and exit"
     )
     token = commands.add_parser("token", help="print a token for development, signed with SECRET_KEY")
     token.add_argument("--account", required=True, help="the account: subject of the token")
@@ -55,6 +99,8 @@ def main(argv: list[str] | None = None) -> int:
             return _settings(arguments.markdown)
         if arguments.command == "token":
             return _token(arguments.account, arguments.ttl_ms)
+        if arguments.command == "worker":
+            return _worker(arguments.list)
         return _serve()
     except ConfigurationError as error:
         print(f"moorage: {error}", file=sys.stderr)
@@ -86,6 +132,18 @@ def _token(account: str, ttl_ms: int | None) -> int:
     except ValueError as error:
         raise ConfigurationError(f"--account: {error}") from None
     return 0
+
+
+def _worker(only_list: bool) -> int:
+    settings = settings_module.load()
+    if only_list:
+        from moorage.tasks.handlers import load
+
+        print(*sorted(load(settings.tasks)), sep="\n")
+        return 0
+    from moorage.worker import main as work
+
+    return work(settings)
 
 
 def _serve() -> int:

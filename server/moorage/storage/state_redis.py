@@ -1,33 +1,20 @@
 """State at ``STATE_URL``, by redis-py: one Lua script per step, so each is atomic and survives a lost race.
 
-Commands are never retried here: a repeated write whose first reply was lost could be a second message. A
-caller repeats with the same tag or localId, which makes it safe.
+A caller repeats with the same tag or localId, which makes it safe.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
 from collections.abc import Iterable
 from typing import Any
 
 import orjson
-from redis.asyncio import BlockingConnectionPool
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError, ResponseError
 
-from moorage.errors import BackplaneReply, BackplaneUnavailable, BackplaneUnknown
 from moorage.storage import state_scripts as scripts
+from moorage.storage.pool import RedisPool
 from moorage.storage.state import PAGE_MAX_BYTES, Message, Session, plain
-
-CONNECTIONS_MAX = 16
-"""Connections of one replica: state is not hot, and 30 replicas stay far below Redis's 10 000 clients."""
-
-ERRORS = (RedisError, OSError, TimeoutError)
-"""While getting a connection, where nothing is written yet: :class:`BackplaneUnavailable`. After writing:
-:class:`BackplaneUnknown`, except a :class:`ResponseError`, Redis's own no: :class:`BackplaneReply`."""
 
 
 class RedisState:
@@ -37,50 +24,18 @@ class RedisState:
     def __init__(
         self, url: str, *, name: str = "", ca_file: str | None = None, timeout_ms: int = 2000
     ) -> None:
-        self._timeout_s = timeout_ms / 1000
-        options: dict[str, Any] = {"ssl_ca_certs": ca_file} if ca_file and url.startswith("rediss://") else {}
-        self._pool = BlockingConnectionPool.from_url(
-            url,
-            max_connections=CONNECTIONS_MAX,
-            timeout=self._timeout_s,
-            socket_timeout=self._timeout_s,
-            socket_connect_timeout=self._timeout_s,
-            retry=Retry(NoBackoff(), 0),
-            protocol=2,
-            client_name=f"{name}-state" if name else None,
-            **options,
+        self._pool = RedisPool(
+            url, name=f"{name}-state" if name else "", ca_file=ca_file, timeout_ms=timeout_ms
         )
 
     async def start(self) -> None:
         """Nothing to wait for: connections are made when needed."""
 
     async def stop(self) -> None:
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                await self._pool.disconnect()
-        except ERRORS:
-            pass
-
-    async def _command(self, *args: Any) -> Any:
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
-        except ERRORS as error:
-            raise BackplaneUnavailable(f"state: {type(error).__name__}") from None
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                await connection.send_command(*args)
-                return await connection.read_response()
-        except ResponseError as error:
-            raise BackplaneReply(str(error)[:200]) from None
-        except ERRORS as error:
-            raise BackplaneUnknown(f"state: {type(error).__name__}") from None
-        finally:
-            # redis-py has closed it if the reply is still to come, also after a cancellation: tested.
-            await self._pool.release(connection)
+        await self._pool.stop()
 
     async def _run(self, script: str, account: str, *args: Any) -> Any:
-        return await self._command("EVAL", script, 1, f"moorage:state:{{{account}}}", *args)
+        return await self._pool.command("EVAL", script, 1, f"moorage:state:{{{account}}}", *args)
 
     async def create_session(self, account: str, tag: str, metadata: Any) -> tuple[Session, bool]:
         created, session_id, fields = await self._run(

@@ -1,0 +1,211 @@
+"""The life of one attempt: begin the session's turn, run the handler, keep the result, tell of it, let go."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from moorage.bugs import log_bug
+from moorage.errors import BackplaneError
+from moorage.events.log import EventLog
+from moorage.storage.state import plain
+from moorage.storage.tasks import Begun, Hold, Tasks
+from moorage.tasks import told
+from moorage.tasks.attempts import RETRY_S, Attempt, Attempts, Superseded
+from moorage.tasks.context import Task
+from moorage.tasks.handlers import HandBack, Handler, TaskFailed
+from moorage.tasks.questions import Questions
+
+log = logging.getLogger(__name__)
+
+CANCEL_S = 2.0
+"""[s] A handler that was cancelled gets so long to clean up. One that takes longer runs on, but is not heard."""
+
+ERROR_MAX = 1000
+"""Characters of a failed task's error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a handler came to: ``value`` is the result as JSON (done) or the error's text (failed)."""
+
+    status: Literal["done", "failed"]
+    value: bytes
+
+
+def failed(text: str) -> Outcome:
+    return Outcome("failed", text[:ERROR_MAX].encode(errors="replace"))
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """``timeout_s``: of a handler, 0: none. ``keep_ms``: of an ended task's record. The others are bytes of JSON."""
+
+    timeout_s: float
+    keep_ms: int
+    result_max_bytes: int
+    event_max_bytes: int
+
+
+class Execution:
+    """Runs attempts of this worker; what they share is given once."""
+
+    def __init__(
+        self,
+        store: Tasks,
+        events: EventLog,
+        attempts: Attempts,
+        questions: Questions,
+        handlers: Mapping[str, Handler],
+        limits: Limits,
+    ) -> None:
+        self._store, self._events = store, events
+        self._attempts, self._questions = attempts, questions
+        self._handlers, self._limits = handlers, limits
+        self.stopping = asyncio.Event()
+        """The worker was told to end; handlers may see it."""
+
+    async def run(self, begun: Begun, attempt: Attempt) -> None:
+        """To its end, or until it is interrupted: then it is handed back, if it is still ours."""
+        task = Task(
+            attempt,
+            log=self._events,
+            attempts=self._attempts,
+            questions=self._questions,
+            event_max_bytes=self._limits.event_max_bytes,
+            stopping=self.stopping,
+        )
+        try:
+            if begun.ended:
+                record = begun.record
+                value = record.result if record.status == "done" else (record.error or "").encode()
+                outcome = Outcome("done" if record.status == "done" else "failed", value or b"null")
+                known = await told.has(self._events, record, "task_result", "taskId", record.id)
+            else:
+                await self._open(task, attempt)
+                outcome = await self._handle(task, attempt)
+                known = False
+            await self._conclude(task, attempt, outcome, known)
+        except HandBack:
+            await self._hand_back(attempt)
+        except Superseded:
+            log.info("task %s: attempt %d ends without a word", attempt.task_id, attempt.number)
+
+    async def _open(self, task: Task, attempt: Attempt) -> None:
+        """``session_created``, once a task."""
+        record = attempt.record
+        if record.first_id is not None:
+            return
+        if attempt.number > 1 and await told.has(
+            self._events, record, "session_created", "taskId", record.id
+        ):
+            return
+        data = {"taskId": record.id, "input": orjson.loads(record.input)}
+        made = await task._append("session_created", data)
+        if made.id is not None and made.seq is not None:
+            first_id, first_seq = made.id, made.seq
+            await self._persist(
+                attempt, lambda: self._store.note_first(record.id, attempt.number, first_id, first_seq)
+            )
+
+    async def _handle(self, task: Task, attempt: Attempt) -> Outcome:
+        """Raises :class:`Superseded` or :class:`HandBack` when there is none."""
+        handler = self._handlers[attempt.record.handler]
+        work = asyncio.ensure_future(handler(task, orjson.loads(attempt.record.input)))
+        interrupted = asyncio.create_task(attempt.interrupted.wait())
+        try:
+            await asyncio.wait(
+                {work, interrupted}, timeout=self._limits.timeout_s or None, return_when="FIRST_COMPLETED"
+            )
+        finally:
+            interrupted.cancel()
+            if not work.done():
+                work.cancel()
+        ended = work.done()
+        if not ended:
+            await asyncio.wait({work}, timeout=CANCEL_S)
+            if not work.done():
+                log.error("task %s: its handler does not end when cancelled", attempt.task_id)
+                work.add_done_callback(lambda late: late.cancelled() or late.exception())
+        if attempt.lost:
+            raise Superseded(attempt.task_id)
+        if attempt.interrupted.is_set() and not ended:
+            raise HandBack(attempt.task_id)
+        if not ended:
+            return failed(f"Not done after {self._limits.timeout_s:g} s")
+        return self._outcome(attempt, work)
+
+    def _outcome(self, attempt: Attempt, work: asyncio.Future[Any]) -> Outcome:
+        error = asyncio.CancelledError() if work.cancelled() else work.exception()
+        if isinstance(error, Superseded) or (isinstance(error, HandBack) and self.stopping.is_set()):
+            raise error
+        if isinstance(error, TaskFailed):
+            return failed(str(error))
+        if error is not None:
+            log_bug(log, f"task {attempt.task_id} ({attempt.record.handler})", error)
+            return failed(f"Internal error ({type(error).__name__})")
+        try:
+            value = plain(work.result())
+        except ValueError:
+            return failed("The result is not representable as JSON")
+        if len(value) > self._limits.result_max_bytes:
+            return failed(f"The result has {len(value)} bytes, {self._limits.result_max_bytes} are allowed")
+        return Outcome("done", value)
+
+    async def _conclude(self, task: Task, attempt: Attempt, outcome: Outcome, known: bool) -> None:
+        """Keep first, then tell, then let go. ``known``: the log has its ``task_result``."""
+        while True:
+            await self._persist(
+                attempt,
+                lambda: self._store.finish(attempt.task_id, attempt.number, outcome.status, outcome.value),
+            )
+            if not known:
+                await task._append("task_result", self._result_event(attempt, outcome))
+                known = True
+            generation = attempt.epoch
+            await self._persist(
+                attempt,
+                lambda: self._store.acknowledge(attempt.task_id, attempt.number, self._limits.keep_ms),
+            )
+            if attempt.epoch == generation:
+                return
+
+    def _result_event(self, attempt: Attempt, outcome: Outcome) -> dict[str, Any]:
+        """Data of ``task_result``: ``{taskId, status, result | error}``; a result that is too large for an event is
+        left out, with ``resultOmitted``."""
+        data: dict[str, Any] = {"taskId": attempt.task_id, "status": outcome.status}
+        if outcome.status == "failed":
+            return data | {"error": outcome.value.decode()}
+        if len(plain(data)) + len(outcome.value) + len(b',"result":') > self._limits.event_max_bytes:
+            return data | {"resultOmitted": True}
+        return data | {"result": orjson.loads(outcome.value)}
+
+    async def _persist(self, attempt: Attempt, step: Callable[[], Awaitable[Hold]]) -> None:
+        """Until the storage did it. Raises :class:`Superseded`; :class:`HandBack` when the worker cannot wait."""
+        while True:
+            try:
+                hold = await step()
+                if hold is Hold.KEPT:
+                    return
+                if hold is Hold.LOST:
+                    self._attempts.lose(attempt)
+                    raise Superseded(attempt.task_id)
+                await self._attempts.restore(attempt)
+            except BackplaneError:
+                pass
+            if attempt.interrupted.is_set():
+                raise HandBack(attempt.task_id)
+            await asyncio.sleep(RETRY_S)
+
+    async def _hand_back(self, attempt: Attempt) -> None:
+        """Another worker may begin at once. While the storage is away, that is left to the take-over."""
+        try:
+            await self._store.release(attempt.task_id, attempt.number)
+            log.info("task %s: handed back", attempt.task_id)
+        except BackplaneError as error:
+            log.warning("task %s: not handed back: %s", attempt.task_id, type(error).__name__)

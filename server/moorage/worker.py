@@ -1,0 +1,94 @@
+"""Composes a worker: a process that runs tasks and serves nobody. Its metrics are the only thing it listens for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+
+import structlog
+
+from moorage.errors import ConfigurationError
+from moorage.events.log import EventLog
+from moorage.listening import listen, metrics_server
+from moorage.metrics import Metrics
+from moorage.process import run_process
+from moorage.settings import Settings
+from moorage.storage.backplane import Backplane
+from moorage.storage.tasks_redis import RedisTasks
+from moorage.tasks.handlers import Handler, load
+from moorage.tasks.runner import Runner
+
+log = structlog.get_logger("moorage")
+
+START_BOUND_S = 5.0
+"""A worker waits this long for Redis before it takes its first task; later the log is told to be away."""
+
+
+class Worker:
+    """One worker. :meth:`start` before it works, then :meth:`stop`. Raises
+    :class:`~moorage.errors.ConfigurationError` without ``REDIS_URL``."""
+
+    def __init__(self, settings: Settings, handlers: Mapping[str, Handler]) -> None:
+        redis_url, state_url = settings.redis_url, settings.effective_state_url
+        if redis_url is None or state_url is None:
+            raise ConfigurationError(
+                "REDIS_URL is required by a worker; without Redis `moorage serve` runs the tasks itself"
+            )
+        self.settings = settings
+        self.metrics = Metrics()
+        name = f"moorage:{settings.replica_id}"
+        self.backplane = Backplane(
+            redis_url,
+            name=name,
+            ca_file=settings.redis_ca_file,
+            timeout_ms=settings.redis_timeout_ms,
+            stall_ms=settings.redis_stall_ms,
+        )
+        self.events = EventLog(self.backplane, settings)
+        self.store = RedisTasks(
+            state_url, name=name, ca_file=settings.redis_ca_file, timeout_ms=settings.redis_timeout_ms
+        )
+        self.runner = Runner(settings, self.store, self.events, handlers, together=state_url == redis_url)
+
+    async def start(self) -> None:
+        """Returns when tasks are taken; waits for Redis at most :data:`START_BOUND_S`."""
+        await self.events.start()
+        await self.store.start()
+        await self.backplane.start(START_BOUND_S)
+        self.runner.start()
+        log.info("working", worker=self.settings.replica_id)
+
+    async def stop(self) -> None:
+        """What runs has the drain window to end, then it is handed back; then all links are closed."""
+        await self.runner.stop(self.settings.drain_ms / 1000)
+        await self.events.stop()
+        await self.backplane.stop()
+        await self.store.stop()
+
+
+async def run(settings: Settings, stop: asyncio.Event) -> None:
+    """Work until ``stop`` is set. Raises ConfigurationError, and CannotListen before anything is started."""
+    worker = Worker(settings, load(settings.tasks))
+    with contextlib.ExitStack() as listeners:
+        serving: list[asyncio.Task[None]] = []
+        if settings.metrics_enabled:
+            listener = listen(settings.host, settings.metrics_port, "METRICS_PORT")
+            listeners.callback(listener.close)
+            server = metrics_server(worker.metrics)
+            serving.append(asyncio.create_task(server.serve(sockets=[listener])))
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await worker.start()
+            await asyncio.wait([stopping, *serving], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            await worker.stop()
+            for one in serving:
+                server.should_exit = True
+                await asyncio.wait([one])
+
+
+def main(settings: Settings) -> int:
+    """Run a worker in this process; SIGTERM or SIGINT ends it. Returns the exit code."""
+    return run_process(settings, lambda stop: run(settings, stop))

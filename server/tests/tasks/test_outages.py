@@ -1,0 +1,168 @@
+"""Redis away in the middle of a task: the one of the events, the one of the state, and one that is both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from moorage.errors import BackplaneError
+from moorage.tasks.context import Task
+
+from ..conftest import WAIT_S
+from ..valkey import Valkey
+from .world import ACCOUNT, SESSION, World, die, ended
+
+
+class Steps:
+    """A handler that goes on when it is told to, and says how far it is."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on, self.last = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.ids: list[str | None] = []
+
+    async def __call__(self, task: Task, input: Any) -> int:
+        self.ids.append((await task.report("step", {"n": 1})).id)
+        self.begun.set()
+        await self.go_on.wait()
+        self.ids.append((await task.report("step", {"n": 2})).id)
+        self.last.set()
+        return task.attempt
+
+
+def handler_of(steps: Steps) -> Any:
+    async def work(task: Task, input: Any) -> int:
+        return await steps(task, input)
+
+    return work
+
+
+async def test_the_state_has_the_result_while_the_log_is_away(
+    valkey_factory: Callable[..., Valkey],
+) -> None:
+    logs, state = valkey_factory(), valkey_factory()
+    world, steps = World(logs.url, state.url), Steps()
+    try:
+        queue = await world.queue()
+        await world.worker(handler_of(steps))
+        task_id = await queue.start_task(ACCOUNT, SESSION, None)
+        await steps.begun.wait()
+        logs.kill()
+        steps.go_on.set()
+        assert await ended(queue, task_id) == {"status": "done", "attempts": 1, "result": 1}
+        assert steps.ids[0] is not None
+        assert steps.ids[1] is None
+    finally:
+        await world.close()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+async def test_one_redis_for_both_comes_back_and_the_task_is_done(
+    valkey_factory: Callable[..., Valkey], kept: bool
+) -> None:
+    redis = valkey_factory(aof=kept)
+    world, steps = World(redis.url), Steps()
+    try:
+        queue = await world.queue()
+        await world.worker(handler_of(steps))
+        task_id = await queue.start_task(ACCOUNT, SESSION, {"any": "input"})
+        await steps.begun.wait()
+        redis.kill()
+        with pytest.raises(BackplaneError):
+            await queue.start_task(ACCOUNT, SESSION, None)
+        steps.go_on.set()
+        await steps.last.wait()  # the task goes on without Redis
+        redis.start()
+        assert await ended(queue, task_id) == {"status": "done", "attempts": 1, "result": 1}
+        turn = await queue.turn(ACCOUNT, SESSION)
+        assert turn is not None
+        assert (turn.record.id, turn.record.input) == (task_id, b'{"any":"input"}')
+    finally:
+        await world.close()
+
+
+async def test_a_task_brought_back_after_a_wipe_is_taken_over_like_any_other(
+    valkey_factory: Callable[..., Valkey],
+) -> None:
+    redis = valkey_factory()
+    world, steps, again = World(redis.url), Steps(), Steps()
+    try:
+        queue = await world.queue()
+        first = await world.worker(handler_of(steps))
+        task_id = await queue.start_task(ACCOUNT, SESSION, None)
+        await steps.begun.wait()
+        redis.kill()
+        redis.start()
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                try:
+                    if await queue.status(ACCOUNT, task_id) is not None:
+                        break
+                except BackplaneError:
+                    pass
+                await asyncio.sleep(0.01)
+        again.go_on.set()
+        await world.worker(handler_of(again))
+        assert not again.begun.is_set()
+        await die(first)
+        assert await ended(queue, task_id) == {"status": "done", "attempts": 2, "result": 2}
+    finally:
+        await world.close()
+
+
+async def test_without_its_state_a_task_stands_still(valkey_factory: Callable[..., Valkey]) -> None:
+    logs, state = valkey_factory(), valkey_factory(aof=True)
+    world, steps = World(logs.url, state.url), Steps()
+    try:
+        queue, log = await world.queue(), await world.log()
+        runner = await world.worker(handler_of(steps))
+        task_id = await queue.start_task(ACCOUNT, SESSION, None)
+        await steps.begun.wait()
+        state.kill()
+        [attempt] = [one for one in runner._running.values() if one is not None]
+        async with asyncio.timeout(WAIT_S):
+            while runner.attempts._fresh(attempt):
+                await asyncio.sleep(0.01)
+        steps.go_on.set()
+        await asyncio.sleep(0.3)
+        page = await log.page(SESSION, "0-0", 10)
+        assert [frame["event"]["data"] for frame in page.events][1:] == [{"n": 1}]
+        state.start()
+        assert (await ended(queue, task_id))["result"] == 1
+        assert all(steps.ids)
+    finally:
+        await world.close()
+
+
+async def test_a_question_survives_a_wipe(valkey_factory: Callable[..., Valkey]) -> None:
+    redis = valkey_factory()
+    world, asking = World(redis.url), asyncio.Event()
+
+    async def work(task: Task, input: Any) -> Any:
+        asking.set()
+        return await task.ask("still there?")
+
+    try:
+        queue = await world.queue()
+        await world.worker(work)
+        task_id = await queue.start_task(ACCOUNT, SESSION, None)
+        await asking.wait()
+        async with asyncio.timeout(WAIT_S):
+            while (turn := await queue.turn(ACCOUNT, SESSION)) is None or not turn.record.questions:
+                await asyncio.sleep(0.01)
+        question = turn.as_json()["question"]
+        redis.kill()
+        redis.start()
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                try:
+                    if await queue.reply(ACCOUNT, SESSION, question["questionId"], "yes"):
+                        break
+                except BackplaneError:
+                    pass
+                await asyncio.sleep(0.01)
+        assert (await ended(queue, task_id))["result"] == "yes"
+    finally:
+        await world.close()
