@@ -1,0 +1,135 @@
+/** The list of events: one row an event; a step that runs again, and text that grows, change their row. */
+
+/** @typedef {import("../client/moorage.js").LogEvent} LogEvent */
+
+const MAX_ROWS = 2000;
+const AT_END_PX = 40; // nearer to the end than this: the list follows
+
+/** What an event says, in a line or a few. @param {any} data */
+function textOf(data) {
+  if (data === null || data === undefined) return "";
+  return typeof data === "string" ? data : JSON.stringify(data);
+}
+
+/** The growing part of a transient event, if it is text. @param {any} data @returns {string|null} */
+function deltaOf(data) {
+  const delta = typeof data === "string" ? data : data?.text ?? data?.delta;
+  return typeof delta === "string" ? delta : null;
+}
+
+export class EventList {
+  /** Events up to this number were on the page before it was loaded anew. @type {number|null} */
+  seenUpTo = null;
+  /** @type {Map<string, HTMLElement>} rows of the running turn by the key of their step */
+  #steps = new Map();
+  /** @type {{row: HTMLElement, type: string, key: string|null}|null} */
+  #growing = null;
+
+  /** @param {HTMLElement} element */
+  constructor(element) {
+    this.element = element;
+  }
+
+  clear() {
+    this.element.replaceChildren();
+    this.#steps.clear();
+    this.#growing = null;
+  }
+
+  /** @param {LogEvent} event */
+  add(event) {
+    const follows = this.#atEnd();
+    if (event.id === null && this.#grow(event)) return this.#follow(follows);
+    this.#growing = null;
+    if (event.type === "session_created") this.#steps.clear();
+    const row = this.#row(String(event.seq ?? "–"), event.type, textOf(event.data));
+    if (event.id === null) this.#mark(row, "not logged", "transient");
+    if (event.replayed) this.#mark(row, "replayed");
+    if (event.type === "unlogged") row.classList.add("unlogged");
+    this.#place(row, event);
+    this.#follow(follows);
+  }
+
+  /** @param {import("../client/moorage.js").Rebuilt} rebuilt */
+  rebuild({ turn, gap, missed }) {
+    this.clear();
+    if (gap) {
+      const lost = missed === null ? "an unknown number of events is" : `${missed} events are`;
+      const row = this.#row("", "gap", `${gap.reason}: ${lost} lost; shown is the latest turn as it stands`);
+      row.classList.add("gap");
+      this.element.append(row);
+    }
+    if (turn?.truncated) this.element.append(this.#row("", "…", "the beginning of this turn is no longer kept"));
+    for (const event of turn?.events ?? []) {
+      const unseen = this.seenUpTo !== null && (event.seq ?? 0) > this.seenUpTo;
+      this.add({ ...event, replayed: unseen });
+    }
+    this.seenUpTo = null;
+  }
+
+  /** Text that arrives in pieces is one row. @param {LogEvent} event */
+  #grow(event) {
+    const delta = deltaOf(event.data);
+    const growing = this.#growing;
+    if (delta === null) return false;
+    if (growing?.type === event.type && growing.key === event.key && growing.row.isConnected) {
+      growing.row.children[2].append(delta);
+      return true;
+    }
+    const row = this.#row("–", event.type, delta);
+    row.classList.add("transient");
+    this.#mark(row, "not logged");
+    this.#append(row);
+    this.#growing = { row, type: event.type, key: event.key };
+    return true;
+  }
+
+  /** @param {HTMLElement} row @param {LogEvent} event */
+  #place(row, { id, type, key }) {
+    const step = key === null ? null : `${type} ${key}`;
+    const before = step === null ? undefined : this.#steps.get(step);
+    if (before?.isConnected) {
+      this.#mark(row, "again");
+      before.replaceWith(row);
+    } else this.#append(row);
+    if (step !== null && id !== null) this.#steps.set(step, row);
+  }
+
+  /** @param {HTMLElement} row */
+  #append(row) {
+    this.element.append(row);
+    if (this.element.childElementCount > MAX_ROWS) this.element.firstElementChild?.remove();
+  }
+
+  /** @param {string} seq @param {string} type @param {string} text */
+  #row(seq, type, text) {
+    const row = document.createElement("li");
+    row.dataset.type = type;
+    for (const [name, content] of [["seq", seq], ["type", type], ["text", text], ["marks", ""]]) {
+      const cell = document.createElement("span");
+      cell.className = name;
+      cell.textContent = content;
+      row.append(cell);
+    }
+    return row;
+  }
+
+  /** @param {HTMLElement} row @param {string} text @param {string} [rowClass] */
+  #mark(row, text, rowClass) {
+    const mark = document.createElement("span");
+    mark.className = `mark ${text}`;
+    mark.textContent = text;
+    row.children[3].append(mark);
+    if (rowClass) row.classList.add(rowClass);
+  }
+
+  #atEnd() {
+    const { scrollTop, clientHeight, scrollHeight } = this.element;
+    return scrollHeight - scrollTop - clientHeight < AT_END_PX;
+  }
+
+  /** @param {boolean} follows */
+  #follow(follows) {
+    if (follows) this.element.scrollTop = this.element.scrollHeight;
+  }
+}
