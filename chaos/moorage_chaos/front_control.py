@@ -4,17 +4,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from moorage_chaos.drivers.base import DriverError, Evidence
-
-ANSWER_BOUND_S = 5.0
-"""Of one request; the front answers within a loop turn, so anything longer is a front that does not run."""
+from moorage_chaos.drivers.base import Evidence
+from moorage_chaos.drivers.helper import Helper
+from moorage_chaos.drivers.namespaces import Namespaces
 
 
 class FrontControl:
@@ -22,79 +18,26 @@ class FrontControl:
     no.
     """
 
-    def __init__(self, on_ready: Callable[[str, bool, int], None] | None = None) -> None:
-        """``on_ready(link, ready, t_ns)`` is called when a member's readiness changes."""
+    def __init__(
+        self,
+        on_ready: Callable[[str, bool, int], None] | None = None,
+        namespaces: Namespaces | None = None,
+    ) -> None:
+        """``on_ready(link, ready, t_ns)`` is called when a member's readiness changes. Links that are wires of
+        ``namespaces`` lose packets in the kernel."""
         self._on_ready = on_ready
-        self._process: asyncio.subprocess.Process | None = None
-        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._reader: asyncio.Task[None] | None = None
-        self._next = 0
+        self._wires = namespaces
+        self._helper = Helper("the front", self._told)
+        self.request = self._helper.request
+        self.stop = self._helper.stop
 
     async def start(self, log: Path) -> None:
         """Start the process; what it complains about goes to ``log``."""
-        with log.open("ab") as errors:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "moorage_chaos.front",
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=errors,
-                start_new_session=True,
-            )
-        self._reader = asyncio.create_task(self._read())
+        await self._helper.start("moorage_chaos.front", (), log)
 
-    async def stop(self) -> None:
-        """Close its stdin, which ends it; kill it if that takes longer than 2 s."""
-        process = self._process
-        if process is None or process.stdin is None:
-            return
-        self._process = None
-        process.stdin.close()
-        try:
-            async with asyncio.timeout(2):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-        if self._reader is not None:
-            await self._reader
-
-    async def request(self, op: str, **fields: Any) -> dict[str, Any]:
-        process = self._process
-        if process is None or process.stdin is None or process.returncode is not None:
-            raise DriverError("the front is not running")
-        self._next += 1
-        number = self._next
-        future = self._waiting[number] = asyncio.get_running_loop().create_future()
-        try:
-            process.stdin.write(json.dumps({"id": number, "op": op, **fields}).encode() + b"\n")
-            async with asyncio.timeout(ANSWER_BOUND_S):
-                answer: dict[str, Any] = await future
-        except TimeoutError as error:
-            raise DriverError(f"the front did not answer {op} within {ANSWER_BOUND_S} s") from error
-        finally:
-            self._waiting.pop(number, None)
-        if "error" in answer:
-            raise DriverError(f"the front refused {op}: {answer['error']}")
-        return answer
-
-    async def _read(self) -> None:
-        assert self._process is not None
-        stdout = self._process.stdout
-        assert stdout is not None
-        while line := await stdout.readline():
-            answer: dict[str, Any] = json.loads(line)
-            if "event" in answer:
-                if self._on_ready is not None:
-                    self._on_ready(answer["name"], answer["ready"], answer["t"])
-                continue
-            future = self._waiting.get(answer.get("id", 0))
-            if future is not None and not future.done():
-                future.set_result(answer)
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_result({"error": "it ended"})
+    def _told(self, message: dict[str, Any]) -> None:
+        if self._on_ready is not None:
+            self._on_ready(message["name"], message["ready"], message["t"])
 
     # -- building --------------------------------------------------------------------------------------
     async def service(self) -> int:
@@ -108,6 +51,9 @@ class FrontControl:
     async def status(self) -> dict[str, dict[str, Any]]:
         """``{link: {"connections", "accepted", "ready", "mode"}}``."""
         links: dict[str, dict[str, Any]] = (await self.request("status"))["links"]
+        for name, wire in (self._wires.wires if self._wires is not None else {}).items():
+            if wire.cut:
+                links[name] = {**links.get(name, {}), "mode": "blackhole"}
         return links
 
     # -- drivers.base.Links ----------------------------------------------------------------------------
@@ -125,13 +71,19 @@ class FrontControl:
         return await self._fault(link, "freeze")
 
     async def blackhole(self, link: str, direction: Literal["both", "up", "down"] = "both") -> Evidence:
+        if self._wires is not None and link in self._wires.wires:
+            return await self._wires.lose(link, direction)
         return await self._fault(link, "blackhole", direction=direction)
 
     async def slow(self, link: str, *, delay_ms: float = 0, bytes_per_s: int = 0) -> Evidence:
         return await self._fault(link, "slow", delay_ms=delay_ms, bytes_per_s=bytes_per_s)
 
     async def heal(self, link: str) -> None:
-        await self._fault(link, "heal")
+        wire = self._wires.wires.get(link) if self._wires is not None else None
+        if wire is not None:
+            await wire.heal()
+        if wire is None or not wire.server_outside:  # the front has no link where a wire leads to Redis
+            await self._fault(link, "heal")
 
     async def connections(self, link: str) -> int:
         return int((await self.status())[link]["connections"])

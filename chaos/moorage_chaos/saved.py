@@ -60,7 +60,7 @@ def page(files: Sequence[str], console: Console) -> None:
     for name in files:
         folder = Path(name)
         report.write(load_run(folder), folder)
-        console.print(str(folder / "report.html"), highlight=False, soft_wrap=True)
+        console.print(str(folder / report.PAGE), highlight=False, soft_wrap=True)
 
 
 def load_run(path: Path) -> dict[str, Any]:

@@ -10,7 +10,8 @@ JSON lines on stdin, answers and events on stdout:
 
 ==========  ==================================================================================================
 ``start``   ``id, entry "module:function", args, argv, env, log`` -> ``{"id", "pid", "start", "t"}``: fork and
-            call ``function(*args)`` with ``sys.argv = argv``; ``env`` is the whole environment
+            call ``function(*args)`` with ``sys.argv = argv``; ``env`` is the whole environment; ``netns``, if
+            given: in that network namespace
 ``exec``    ``id, argv, env, log`` -> the same: fork and exec ``argv``
 ``signal``  ``id, pid, number`` -> ``{"id", "t"}``, t taken just before the signal; or ``{"id", "error"}``
 event       ``{"exit": pid, "code": status or -signal, "t"}``
@@ -39,6 +40,8 @@ from moorage_chaos.drivers.procfs import start_time
 
 PR_SET_PDEATHSIG = 1
 """prctl(2)."""
+CLONE_NEWNET = 0x40000000
+"""setns(2)."""
 
 
 class Parent:
@@ -124,6 +127,8 @@ class Parent:
         code = 1
         try:
             os.setsid()
+            if request.get("netns"):
+                _enter(request["netns"])
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -163,6 +168,16 @@ class Parent:
                 return
             self._children.discard(pid)
             self._say({"exit": pid, "code": os.waitstatus_to_exitcode(status), "t": time.monotonic_ns()})
+
+
+def _enter(namespace: str) -> None:
+    """Join a network namespace, given as a file. Raises OSError."""
+    fd = os.open(namespace, os.O_RDONLY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).setns(fd, CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"setns to {namespace}")
+    finally:
+        os.close(fd)
 
 
 def _code_of(function: Any, args: list[Any]) -> int:

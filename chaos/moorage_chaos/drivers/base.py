@@ -64,6 +64,9 @@ class Setup:
     redis_links: bool = False
     """Replicas reach Redis through the front, so that ``replica-1:redis`` can be cut, frozen, slowed. It
     adds the cost of one hop: rows that judge latencies leave it off."""
+    namespaces: bool = False
+    """As ``redis_links``, and where the driver can do it, cut links lose packets in the kernel: replicas in network
+    namespaces of their own (:mod:`moorage_chaos.drivers.namespaces`)."""
     redis_keep: bool = False
     """Redis writes an append-only file (fsync each second), so that a restart may keep its data."""
     workers: int = 0

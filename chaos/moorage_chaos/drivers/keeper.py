@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from moorage_chaos.drivers.base import DriverError
+from moorage_chaos.drivers.helper import Helper
 
-ANSWER_BOUND_S = 5.0
-"""Of a fork or a signal; both take milliseconds."""
 WARM_BOUND_S = 60.0
 """Of importing the server, on a cold disk beside other work."""
 
@@ -51,50 +48,36 @@ class Keeper:
 
     def __init__(self, preload: Sequence[str]) -> None:
         self._preload = list(preload)
-        self._process: asyncio.subprocess.Process | None = None
-        self._reader: asyncio.Task[None] | None = None
-        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._helper = Helper("the warm parent", self._told)
+        self._helper.on_end = self._lost
         self._children: dict[int, Child] = {}
         self._early: dict[int, dict[str, Any]] = {}
         self._warm = asyncio.Event()
-        self._next = 0
+        self.request = self._helper.request
+        self.stop = self._helper.stop
+        """Ends it, and with it all it started."""
+
+    @property
+    def pid(self) -> int:
+        """Of the warm parent; 0 if it does not run."""
+        return self._helper.pid
 
     async def start(self, log: Path, env: Mapping[str, str]) -> None:
         """Start importing; :meth:`start_entry` waits for it."""
-        with log.open("ab") as errors:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "moorage_chaos.warm",
-                *self._preload,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=errors,
-                env=dict(env),
-                start_new_session=True,
-            )
-        self._reader = asyncio.create_task(self._read())
-
-    async def stop(self) -> None:
-        """End it, and with it all it started. Safe to call twice."""
-        process, self._process = self._process, None
-        if process is None or process.stdin is None:
-            return
-        process.stdin.close()
-        try:
-            async with asyncio.timeout(2.0):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-        if self._reader is not None:
-            await self._reader
+        await self._helper.start("moorage_chaos.warm", self._preload, log, env)
 
     async def start_entry(
-        self, entry: str, args: Sequence[Any], argv: Sequence[str], env: Mapping[str, str], log: Path
+        self,
+        entry: str,
+        args: Sequence[Any],
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        log: Path,
+        netns: str = "",
     ) -> Child:
-        """Fork and call ``entry`` (``module:function``) with ``args``. Raises DriverError."""
-        return await self._start("start", argv, env, log, entry=entry, args=list(args))
+        """Fork and call ``entry`` (``module:function``) with ``args``; ``netns``: in this network namespace (a
+        file). Raises DriverError."""
+        return await self._start("start", argv, env, log, entry=entry, args=list(args), netns=netns)
 
     async def execute(self, argv: Sequence[str], env: Mapping[str, str], log: Path) -> Child:
         """Fork and exec a program. Raises DriverError."""
@@ -116,46 +99,18 @@ class Keeper:
             self._ended(child, early)
         return child
 
-    async def request(self, op: str, **fields: Any) -> dict[str, Any]:
-        process = self._process
-        if process is None or process.stdin is None or process.returncode is not None:
-            raise DriverError("the warm parent is not running")
-        self._next += 1
-        number = self._next
-        future = self._waiting[number] = asyncio.get_running_loop().create_future()
-        try:
-            process.stdin.write(json.dumps({"id": number, "op": op, **fields}).encode() + b"\n")
-            async with asyncio.timeout(ANSWER_BOUND_S):
-                answer: dict[str, Any] = await future
-        except TimeoutError as error:
-            raise DriverError(f"the warm parent did not answer {op} within {ANSWER_BOUND_S} s") from error
-        finally:
-            self._waiting.pop(number, None)
-        if "error" in answer:
-            raise DriverError(f"{op}: {answer['error']}")
-        return answer
+    def _told(self, message: dict[str, Any]) -> None:
+        if "ready" in message:
+            self._warm.set()
+            return
+        child = self._children.pop(message["exit"], None)
+        if child is None:
+            self._early[message["exit"]] = message
+        else:
+            self._ended(child, message)
 
-    async def _read(self) -> None:
-        assert self._process is not None
-        stdout = self._process.stdout
-        assert stdout is not None
-        while line := await stdout.readline():
-            message: dict[str, Any] = json.loads(line)
-            if "ready" in message:
-                self._warm.set()
-            elif "exit" in message:
-                child = self._children.pop(message["exit"], None)
-                if child is None:
-                    self._early[message["exit"]] = message
-                else:
-                    self._ended(child, message)
-            else:
-                future = self._waiting.get(message.get("id", 0))
-                if future is not None and not future.done():
-                    future.set_result(message)
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_result({"error": "the warm parent ended"})
+    def _lost(self) -> None:
+        """The parent ended, and its children with it."""
         now = asyncio.get_running_loop().time()
         for child in list(self._children.values()):
             self._ended(child, {"code": -int(signal.SIGKILL), "t": int(now * 1e9)})

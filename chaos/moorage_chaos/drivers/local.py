@@ -1,5 +1,4 @@
-"""Replicas as processes of this machine, with an embedded Redis and the front between them and the
-clients."""
+"""Replicas as processes of this machine, an embedded Redis, and the front between them and the clients."""
 
 from __future__ import annotations
 
@@ -15,21 +14,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import orjson
-
-from moorage_chaos.drivers import procfs
+from moorage_chaos.drivers import namespaces, procfs
 from moorage_chaos.drivers.base import Can, DriverError, Evidence, Notify, Place, Replica, Setup
 from moorage_chaos.drivers.keeper import Child, Keeper
 from moorage_chaos.drivers.local_replica import LocalPlace, LocalReplica, LocalWorker
 from moorage_chaos.drivers.ports import Ports
 from moorage_chaos.drivers.probe import get, sums
 from moorage_chaos.drivers.redis import ExternalRedis, LocalRedis, until_stopped
+from moorage_chaos.drivers.settled import settled
 from moorage_chaos.faults.base import Journal
 from moorage_chaos.faults.journal import TEMP_PREFIX
 from moorage_chaos.front_control import FrontControl
 
-REGISTRATIONS = "rpc_registrations"
-"""Gauge of /metrics: registrations a replica knows of; equal on all replicas once they agree."""
 ENTRY = "moorage.cli:main"
 MUTANT_ENTRY = "moorage_chaos.mutants:run"
 WORKER_ENTRY = "moorage_chaos.worker:run"
@@ -84,6 +80,7 @@ class LocalDriver:
         self._by_id: dict[str, LocalReplica] = {}
         self._keeper: Keeper | None = None
         self._ports = Ports()
+        self._namespaces: namespaces.Namespaces | None = None
         self._tag = secrets.token_hex(8)
         self._temp: Path | None = None
         self._records: list[int] = []
@@ -99,7 +96,8 @@ class LocalDriver:
         if self._keeper is None:
             await self._start_keeper()
         assert self._keeper is not None
-        self.links = FrontControl(self._on_ready)
+        await self._start_namespaces(setup)
+        self.links = FrontControl(self._on_ready, self._namespaces)
         await self.links.start(self._log("front"))
         self._service_port = await self.links.service()
         self.url = f"http://127.0.0.1:{self._service_port}"
@@ -108,13 +106,28 @@ class LocalDriver:
         self.workers = [LocalWorker(f"worker-{number}") for number in range(1, setup.workers + 1)]
         for place in self._places:
             place.redis_url = self.redis.url
-            if setup.redis_links:
-                if not isinstance(self.redis, LocalRedis):
-                    raise DriverError("an external Redis has no links that could be cut")
-                port = await self.links.link(f"{place.link}:redis", ("127.0.0.1", self.redis.port))
+            wires = self._namespaces
+            if wires is not None and place.link in wires.clients:
+                place.host = wires.clients[place.link].inside
+                place.redis_url = f"redis://{wires.redis[place.link].host}:{self._redis_port()}"
+            elif setup.redis_links or setup.namespaces:
+                port = await self.links.link(f"{place.link}:redis", ("127.0.0.1", self._redis_port()))
                 place.redis_url = f"redis://127.0.0.1:{port}"
         await asyncio.gather(*(self.launch(place) for place in self._places))
         await self._settled(START_BOUND_S)
+
+    async def _start_namespaces(self, setup: Setup) -> None:
+        """Where the kernel lets us; else the front's links do the same with proxies."""
+        if not setup.namespaces or not namespaces.available():
+            return
+        self._namespaces = namespaces.Namespaces(self.config.journal)
+        for number in range(1, setup.replicas + 1):
+            await self._namespaces.add(f"replica-{number}")
+
+    def _redis_port(self) -> int:
+        if not isinstance(self.redis, LocalRedis):
+            raise DriverError("an external Redis has no links that could be cut")
+        return self.redis.port
 
     @property
     def _places(self) -> list[LocalPlace]:
@@ -143,6 +156,7 @@ class LocalDriver:
         environment = self._environment({})
         redis = LocalRedis(self._keeper, self._ports.take(), self._temp / name, self._log(name), environment)
         redis.keep = keep
+        redis.hosts += [wire.host for wire in self._namespaces.redis.values()] if self._namespaces else []
         await redis.start(keep=False)
         return redis
 
@@ -179,6 +193,9 @@ class LocalDriver:
                 except (DriverError, TimeoutError):
                     continue  # the warm parent is gone, and what it started with it
         await self.links.stop()
+        if self._namespaces is not None:
+            await self._namespaces.remove()
+            self._namespaces = None
         self.replicas, self.workers, self._state = [], [], None
         self._by_id.clear()
 
@@ -272,7 +289,7 @@ class LocalDriver:
         own.child = await self._start(own)
         own.child.on_exit.append(lambda ended: self._on_exit(own, ended))
         if isinstance(own, LocalReplica):
-            own.front_port = await self.links.link(own.link, ("127.0.0.1", own.port), member=True)
+            own.front_port = await self.links.link(own.link, (own.host, own.port), member=True)
         else:
             self._in_background(self._watch(own, own.child))
         if wait:
@@ -289,7 +306,9 @@ class LocalDriver:
         else:
             argv = ["serve"]
             entry, args = (MUTANT_ENTRY, [mutant, argv]) if mutant else (self.config.entry, [])
-        return await self._keeper.start_entry(entry, args, ["moorage", *argv], self._environment(env), log)
+        netns = self._namespaces.path(place.link) if self._namespaces is not None else ""
+        env, full = self._environment(env), ["moorage", *argv]
+        return await self._keeper.start_entry(entry, args, full, env, log, netns)
 
     async def _watch(self, worker: LocalPlace, child: Child) -> None:
         """Until it serves its metrics, or is dead."""
@@ -375,19 +394,7 @@ class LocalDriver:
         """No replica is degraded (all reach Redis) and all know as many registrations. Raises DriverError."""
         try:
             async with asyncio.timeout(timeout_s):
-                while not await self._is_settled():  # noqa: ASYNC110 -- other processes have no event for it
+                while not await settled(self.replicas, self.metrics):  # noqa: ASYNC110 -- other processes have no event for it
                     await asyncio.sleep(0.1)
         except TimeoutError as error:
             raise DriverError(f"replicas did not agree within {timeout_s:.0f} s") from error
-
-    async def _is_settled(self) -> bool:
-        known = set()
-        for place in self.replicas:
-            try:
-                _, body = await get(place.direct_url + "/ready", timeout_s=3.0)
-                if orjson.loads(body or b"{}").get("degraded"):
-                    return False
-            except (OSError, TimeoutError, ValueError):
-                return False
-            known.add((await self.metrics(place)).get(REGISTRATIONS))
-        return len(known) <= 1

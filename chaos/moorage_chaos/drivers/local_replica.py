@@ -14,6 +14,8 @@ class LocalPlace:
         self.id = ""
         self.generation = 0
         self.metrics_port = 0
+        self.host = "127.0.0.1"
+        """Where its process listens; in a network namespace another address."""
         self.redis_url = ""
         self.child: Child | None = None
         self.ready = False
@@ -35,7 +37,7 @@ class LocalPlace:
             "REDIS_URL": self.redis_url,
             "SECRET_KEY": secret_key,
             "MOORAGE_REPLICA_ID": self.id,
-            "MOORAGE_HOST": "127.0.0.1",
+            "MOORAGE_HOST": self.host,
         }
 
     @property
@@ -67,7 +69,7 @@ class LocalPlace:
 
     @property
     def metrics_url(self) -> str:
-        return f"http://127.0.0.1:{self.metrics_port}/metrics"
+        return f"http://{self.host}:{self.metrics_port}/metrics"
 
 
 class LocalWorker(LocalPlace):
@@ -91,4 +93,4 @@ class LocalReplica(LocalPlace):
 
     @property
     def direct_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"

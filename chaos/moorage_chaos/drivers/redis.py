@@ -38,6 +38,8 @@ class LocalRedis:
     def __init__(self, keeper: Keeper, port: int, folder: Path, log: Path, env: Mapping[str, str]) -> None:
         self.port = port
         self.keep = False
+        self.hosts = ["127.0.0.1"]
+        """Addresses to listen on."""
         self._keeper = keeper
         self._folder = folder
         self._log = log
@@ -69,7 +71,7 @@ class LocalRedis:
         self._folder.mkdir(parents=True, exist_ok=True)
         durable = "yes" if self.keep else "no"
         argv = [
-            *(str(get_binary_path()), "--port", str(self.port), "--bind", "127.0.0.1"),
+            *(str(get_binary_path()), "--port", str(self.port), "--bind", *self.hosts),
             *("--dir", str(self._folder), "--save", "", "--daemonize", "no", "--protected-mode", "no"),
             *("--appendonly", durable, "--appendfsync", "everysec"),
         ]

@@ -7,6 +7,7 @@ and ``{"done": n}``. What ``recover`` knows to do:
 ``end``         ``tag``: SIGKILL every process whose environment carries it
 ``cont``        ``pid, start``: SIGCONT that very process
 ``rmtree``      ``path``: a folder of ours in the folder for temporary files
+``netns``       ``name``: a network namespace of ours, with its devices
 ``kubernetes``  ``what``, see :mod:`moorage_chaos.drivers.kubernetes_recover`
 ==============  ========================================================================
 
@@ -23,7 +24,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from moorage_chaos.drivers import procfs
+from moorage_chaos.drivers import namespaces, procfs
 from moorage_chaos.drivers.base import DriverError
 
 FORMAT = 1
@@ -115,6 +116,8 @@ def undo(record: dict[str, Any]) -> str:
                 return f"left {path}: not a folder of ours"
             shutil.rmtree(path, ignore_errors=True)
             return f"removed {path}"
+        case "netns":
+            return namespaces.delete(str(record["name"]))
         case "kubernetes":
             from moorage_chaos.drivers import kubernetes_recover  # half a second that local runs do without
 

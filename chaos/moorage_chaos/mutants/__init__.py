@@ -11,10 +11,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from moorage_chaos.mutants import calls, events, harness, limits, membership
+from moorage_chaos.mutants import calls, events, harness, limits, logged, membership, poison, returns, tasks
+from moorage_chaos.mutants.logged import IN_PAGES
 from moorage_chaos.mutants.registry import MUTANTS, OF_CLIENTS
 
-__all__ = ["NAMES", "OF_CLIENTS", "apply", "calls", "events", "harness", "limits", "membership", "run"]
+__all__ = [
+    "IN_PAGES",
+    "NAMES",
+    "OF_CLIENTS",
+    "apply",
+    "calls",
+    "events",
+    "harness",
+    "limits",
+    "logged",
+    "membership",
+    "poison",
+    "returns",
+    "run",
+    "tasks",
+]
 
 NAMES: dict[str, str] = {name: sentence for name, (sentence, _) in MUTANTS.items()}
 """Name to what is broken, in one sentence."""

@@ -108,3 +108,25 @@ def slow_stream() -> None:
         return decode(fields)
 
     replace(stream, "decode_entry", decode_entry)
+
+
+@mutant("silent-return", "a replica whose links are back does not say so, and asks nobody for what it missed")
+def silent_return() -> None:
+    from moorage.cluster.membership import Membership
+
+    up, ask = Membership._link_up, Membership._ask_state
+    back: set[int] = set()
+
+    def _link_up(self: Any) -> None:
+        if self._hello is None:
+            up(self)
+        else:
+            back.add(id(self))
+            self._inboxes.linked = True
+
+    def _ask_state(self: Any, member: Any) -> None:
+        if id(self) not in back:
+            ask(self, member)
+
+    replace(Membership, "_link_up", _link_up)
+    replace(Membership, "_ask_state", _ask_state)

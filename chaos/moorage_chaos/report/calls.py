@@ -93,8 +93,5 @@ def calls(history: History, timeline: Timeline) -> dict[str, Any] | None:
         "scatter": scatter(pairs, timeline),
         "lines": lines(pairs, timeline),
         "width": timeline.width_s,
-        "ends": {
-            name: sum(kind_of(p) == k for p in pairs)
-            for name, k in (("ok", OK), ("typed", TYPED), ("untyped", UNTYPED))
-        },
+        "ends": [sum(kind_of(pair) == kind for pair in pairs) for kind in (OK, TYPED, UNTYPED)],
     }

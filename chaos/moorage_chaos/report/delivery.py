@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
+from moorage_chaos.checkers.logged import logged, stories
 from moorage_chaos.history import History
 
 SHOWN = 60
@@ -13,16 +14,45 @@ COLUMNS = ("expected", "delivered", "missing", "doubled", "others", "gaps")
 
 
 def deliveries(history: History) -> dict[str, Any] | None:
-    """``{"clients": [{"client", *COLUMNS}], "of", "total"}``; None for a row without broadcasts.
+    """``{"clients": [{"client", *COLUMNS}], "of", "total"}``; None for a row without broadcasts and event logs.
 
-    ``expected``: copies of accepted emits that name the client; ``others``: copies that were not meant for it;
-    ``gaps``: numbers missing in the dense ``seq`` of updates between two it got, but for those not meant for it.
+    ``expected``: copies of accepted emits that name the client, or events that were logged while a reader was there;
+    ``others``: copies that were not meant for it; ``gaps``: numbers missing in the dense ``seq`` of updates between two
+    it got, but for those not meant for it; of a reader: gaps that it was told of.
     """
+    rows = [*_of_broadcasts(history), *_of_logs(history)]
+    if not rows:
+        return None
+    total = {name: sum(row[name] for row in rows) for name in COLUMNS}
+    rows.sort(key=lambda row: not (row["missing"] or row["doubled"] or row["others"] or row["gaps"]))
+    return {"clients": rows[:SHOWN], "of": len(rows), "total": total}
+
+
+def _of_logs(history: History) -> list[dict[str, Any]]:
+    appends = logged(history)
+    rows = []
+    for story in stories(history):
+        wanted = {a.result["id"] for a in appends[story.session] if story.wants(a)}
+        known = {a.result["id"] for a in appends[story.session]}
+        got = Counter(note.value["id"] for note in story.rendered if note.value["id"] is not None)
+        rows.append(
+            {
+                "client": story.reader,
+                "expected": len(wanted),
+                "delivered": sum(i in got for i in wanted),
+                "missing": sum(i not in got for i in wanted),
+                "doubled": sum(n - 1 for n in got.values()),
+                "others": sum(n for i, n in got.items() if i not in known),
+                "gaps": len(story.gaps),
+            }
+        )
+    return rows
+
+
+def _of_broadcasts(history: History) -> list[dict[str, Any]]:
     emits = {
         emit.invoke.id: emit for emit in history.pairs("emit") if isinstance(emit.value.get("expect"), list)
     }
-    if not emits:
-        return None
     copies: dict[str, Counter[int]] = defaultdict(Counter)
     seqs: dict[str, set[int]] = defaultdict(set)
     for note in history.notes("received"):
@@ -52,9 +82,7 @@ def deliveries(history: History) -> dict[str, Any] | None:
             "gaps": _gaps(seqs[client], emits, client) if client in users else 0,
         }
         rows.append(row)
-    total = {name: sum(row[name] for row in rows) for name in COLUMNS}
-    rows.sort(key=lambda row: not (row["missing"] or row["doubled"] or row["others"] or row["gaps"]))
-    return {"clients": rows[:SHOWN], "of": len(rows), "total": total}
+    return rows
 
 
 def _gaps(seqs: set[int], emits: dict[Any, Any], client: str) -> int:

@@ -12,7 +12,8 @@ ROWS = discover()
 
 def test_every_row_names_a_mutant_that_exists() -> None:
     for name, row in ROWS.items():
-        assert row.mutants, name
+        # Rows of the operator alone: the mutants break servers, and there it is not the server that promises.
+        assert row.mutants or "cluster" in row.needs, name
         assert set(row.mutants) <= set(NAMES), name
 
 
