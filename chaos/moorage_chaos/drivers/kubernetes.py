@@ -8,7 +8,6 @@ is chosen at random, not in turn.
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -20,7 +19,9 @@ import orjson
 from moorage_chaos.deploy.providers import Provider
 from moorage_chaos.drivers import kubernetes_reach as reach
 from moorage_chaos.drivers.base import Can, CannotBuild, DriverError, Evidence, Notify, Place, Replica, Setup
+from moorage_chaos.drivers.kubernetes_admin import Admin
 from moorage_chaos.drivers.kubernetes_api import Api, Where
+from moorage_chaos.drivers.kubernetes_deeds import Deeds
 from moorage_chaos.drivers.kubernetes_doors import Doors
 from moorage_chaos.drivers.kubernetes_hands import Hands, until
 from moorage_chaos.drivers.kubernetes_links import PodLinks
@@ -29,15 +30,12 @@ from moorage_chaos.drivers.kubernetes_nodes import Nodes
 from moorage_chaos.drivers.kubernetes_object import Object, wanted_spec
 from moorage_chaos.drivers.kubernetes_pods import METRICS_PORT, PORT, Fleet, Pod, PodPlace, selector
 from moorage_chaos.drivers.kubernetes_redis import PodRedis
-from moorage_chaos.drivers.local import REGISTRATIONS
 from moorage_chaos.drivers.probe import sums
+from moorage_chaos.drivers.settled import REGISTRATIONS
 from moorage_chaos.faults.base import Journal
 
 START_BOUND_S = 60.0
 """From a pod's creation to a ready replica, on a machine that is busy with others."""
-EXIT_CODE_BOUND_S = 20.0
-"""From the end of a process to its exit code in the API: kubelet looks at its containers each second, and tells when
-the pod is gone."""
 CAN: frozenset[Can] = frozenset({"kill", "pause", "terminate", "client-links", "redis-links", "cluster"})
 WITH_REDIS: frozenset[Can] = frozenset({"redis-kill", "redis-pause", "redis-keep"})
 
@@ -91,7 +89,8 @@ class KubernetesDriver:
         }
         self._noted: list[int] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._original: dict[str, Any] = {}
+        self.original: dict[str, Any] = {}
+        """The spec of the object as it was found."""
         self._watched: set[str] = set()
 
     # -- parts -----------------------------------------------------------------------------------------
@@ -175,6 +174,8 @@ class KubernetesDriver:
         self.object = await Object.find(api, config.namespace, config.name)
         self.nodes = Nodes(api, self._on_exit)
         self.hands = Hands(api, self.nodes, config.namespace, self.object.name, config.journal, self._record)
+        self.deeds = Deeds(self.hands, self._on_exit)
+        self.admin = Admin(self.hands, config.provider)
         self.reach = reach.Reach(
             api, config.namespace, self.object.name, config.journal, self._record, config.say
         )
@@ -182,7 +183,7 @@ class KubernetesDriver:
         self.doors = Doors(config.folder / f"{config.lane}-doors.log")
         self.links = PodLinks(self.hands, self._pod_of, self.doors)
         self.logs = Logs(api, config.namespace, config.folder, self._introduced)
-        self._original = (await self.object.body())["spec"]
+        self.original = (await self.object.body())["spec"]
         if not config.gentle:
             for node in {pod.node for pod in await self._present()}:
                 await self.nodes.session(node)  # no helper: better told now than in mid row
@@ -202,12 +203,12 @@ class KubernetesDriver:
                 raise CannotBuild("with --safe-only nothing is set up: this row wants other settings")
             return
         if not self._noted:
-            changed = wanted_spec(self._original, Setup())
-            before = {key: self._original.get(key) for key in changed}
+            changed = wanted_spec(self.original, Setup())
+            before = {key: self.original.get(key) for key in changed}
             record = {**self._record, "what": "spec", "path": self.object.path, "spec": before}
             self._noted.append(self.config.journal.write(record))
         env = {"MOORAGE_CHAOS_MUTANT": self.config.mutant} if self.config.mutant else {}
-        await self.object.patch(wanted_spec(self._original, setup, self._image(setup), env))
+        await self.object.patch(wanted_spec(self.original, setup, self._image(setup), env))
 
     def _image(self, setup: Setup) -> str:
         if not (setup.workers or self.config.mutant):
@@ -223,7 +224,7 @@ class KubernetesDriver:
             if not self.config.gentle:
                 await self._heal()
                 await self.object.patch(
-                    {key: self._original.get(key) for key in wanted_spec(self._original, Setup())}
+                    {key: self.original.get(key) for key in wanted_spec(self.original, Setup())}
                 )
             for number in self._noted:
                 self.config.journal.done(number)
@@ -324,82 +325,20 @@ class KubernetesDriver:
 
     # -- changing --------------------------------------------------------------------------------------
     async def kill(self, place: Place) -> Evidence:
-        """SIGKILL from the node, then the pod is deleted, so that kubelet's back-off does not add up over kills."""
-        pod, name = self._pod(place), place.id
-        container, before = pod.container, await self.hands.look(pod)
-        pod.asked = True
-        answer = await self.hands.signal(pod, signal.SIGKILL)
-        self._on_exit(container, answer["gone"])
-        await self.api.delete(self._pod_path(pod), grace_s=1, uid=pod.uid)
-        code, reason = await self._exit_code(place, pod, container)
-        proof = {"exitCode": code, "reason": reason, "pid": answer["pid"], "goneNs": answer["gone"]}
-        proof |= {"pod": pod.name, "node": pod.node, "before": before, "after": await self.hands.look(pod)}
-        return Evidence(answer["t"], "kill", name, proof)
-
-    async def _exit_code(self, place: Place, pod: Pod, container: str) -> tuple[int, str]:
-        fleet = self._fleet(place)
-        found: tuple[int, str] = await until(
-            f"exit code of {pod.name}", lambda: pod.ended.get(container), fleet.changed, EXIT_CODE_BOUND_S
-        )
-        if found[1] == "ContainerStatusUnknown":
-            raise DriverError(f"kubelet does not know how {pod.name} ended")
-        return found
+        return await self.deeds.kill(self._fleet(place), self._pod(place), place.id)
 
     async def terminate(self, place: Place, timeout_s: float = 30.0) -> Evidence:
-        """As every orderly end of a pod: deleted, so kubelet runs preStop and sends SIGTERM."""
-        pod, name = self._pod(place), place.id
-        pod.asked = True
-        t = time.monotonic_ns()
-        await self.api.delete(self._pod_path(pod), uid=pod.uid)
-        return await self._ended(place, pod, name, t, "terminate", timeout_s)
+        return await self.deeds.terminate(self._fleet(place), self._pod(place), place.id, timeout_s)
 
     async def evict(self, place: Place, timeout_s: float = 60.0) -> Evidence | None:
         """Through the API, as a drain does; None: a disruption budget said no."""
-        pod, name = self._pod(place), place.id
-        metadata = {"name": pod.name, "namespace": self.namespace}
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
-        t = time.monotonic_ns()
-        try:
-            await self.api.request("POST", f"{self._pod_path(pod)}/eviction", body=body)
-        except DriverError as error:
-            if getattr(error, "status", 0) == 429:
-                return None
-            raise
-        pod.asked = True
-        return await self._ended(place, pod, name, t, "evict", timeout_s)
-
-    async def _ended(
-        self, place: Place, pod: Pod, name: str, t: int, kind: str, timeout_s: float
-    ) -> Evidence:
-        container, fleet = pod.container, self._fleet(place)
-        found = await until(
-            f"end of {pod.name}",
-            lambda: pod.ended.get(container),
-            fleet.changed,
-            timeout_s + EXIT_CODE_BOUND_S,
-        )
-        gone = fleet.exits.get(container, time.monotonic_ns())
-        proof = {
-            "exitCode": found[0],
-            "reason": found[1],
-            "goneNs": gone,
-            "drainMs": round((gone - t) / 1e6, 3),
-        }
-        proof |= {"pod": pod.name, "node": pod.node, "after": await self.hands.look(pod)}
-        return Evidence(t, kind, name, proof)
+        return await self.deeds.evict(self._fleet(place), self._pod(place), place.id, timeout_s)
 
     async def pause(self, place: Place) -> Evidence:
-        pod = self._pod(place)
-        answer = await self.hands.signal(pod, signal.SIGSTOP)
-        pod.paused = True
-        proof = {"state": answer["state"].upper(), "pid": answer["pid"], "pod": pod.name, "node": pod.node}
-        return Evidence(answer["t"], "pause", place.id, {**proof, "after": await self.hands.look(pod)})
+        return await self.deeds.pause(self._pod(place), place.id)
 
     async def resume(self, place: Place) -> Evidence:
-        pod = self._pod(place)
-        answer = await self.hands.signal(pod, signal.SIGCONT)
-        pod.paused = False
-        return Evidence(answer["t"], "resume", place.id, {"pid": answer["pid"], "state": answer["state"]})
+        return await self.deeds.resume(self._pod(place), place.id)
 
     async def launch(self, place: Place, *, replica_id: str | None = None, wait: bool = True) -> None:
         """The ReplicaSet makes the pod; this waits for it."""

@@ -20,7 +20,7 @@ FIELDS = {
     "MOORAGE_RPC_CALL_TIMEOUT_MAX_MS": ("rpc", "callTimeoutMaxMs"),
 }
 """Settings that the operator sets itself, by the field that says so; all others go into ``spec.env``."""
-CHANGED = ("replicas", "env", "drain", "rpc", "worker", "image", "paused")
+CHANGED = ("replicas", "env", "drain", "rpc", "worker", "image", "paused", "redis")
 """Fields of the spec that a setup may change; they are put back as they were."""
 
 

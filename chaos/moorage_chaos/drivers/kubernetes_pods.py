@@ -59,6 +59,8 @@ class Pod:
     paused: bool = False
     asked: bool = False
     """The harness itself is ending it."""
+    lost: str = ""
+    """Container of which the node told the end: what the API server still says of it is old."""
     told: set[str] = field(default_factory=set)
     """Containers whose death is in the history."""
 
@@ -84,7 +86,7 @@ class Pod:
                 if ended and ended.get("containerID"):
                     self.ended[plain_id(ended["containerID"])] = (ended["exitCode"], ended.get("reason", ""))
             current = plain_id(container.get("containerID", ""))
-            self.running = "running" in (container.get("state") or {})
+            self.running = "running" in (container.get("state") or {}) and current != self.lost
             if self.running and current != self.container:
                 self.container, self.id, self.paused = current, "", False
         self.ready = conditions.get("Ready") == "True" and self.running and not self.going
@@ -119,7 +121,7 @@ class PodPlace:
     @property
     def state(self) -> State:
         pod = self.pod
-        if pod is None or (not pod.running and (pod.going or pod.ended)):
+        if pod is None or (not pod.running and (pod.going or pod.ended or pod.lost)):
             return "dead"
         if not pod.running:
             return "starting"
@@ -208,6 +210,7 @@ class Fleet:
         for pod in self.pods.values():
             if pod.container == container:
                 pod.ready = pod.running = False
+                pod.lost = container
                 self._deaths(pod)
         self._assign()
         self.changed.set()
