@@ -51,8 +51,20 @@ def describe(error: RequestValidationError) -> str:
     return "; ".join(faults).encode(errors="replace").decode()
 
 
+def backplane_answer(error: BackplaneError) -> Response:
+    """503, and whether it is certain that nothing was done."""
+    unavailable = Unavailable()
+    if isinstance(error, BackplaneUnknown):
+        unavailable.message = "Whether it was done is not known"
+    return _http_error_answer(unavailable)
+
+
 def _from_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HttpError)
+    return _http_error_answer(error)
+
+
+def _http_error_answer(error: HttpError) -> Response:
     headers = {}
     if isinstance(error, Unavailable):
         headers["Retry-After"] = str(Unavailable.RETRY_AFTER_S)
@@ -62,10 +74,8 @@ def _from_http_error(request: Request, error: Exception) -> Response:
 
 
 def _from_backplane(request: Request, error: Exception) -> Response:
-    unavailable = Unavailable()
-    if isinstance(error, BackplaneUnknown):
-        unavailable.message = "Whether it was done is not known"
-    return _from_http_error(request, unavailable)
+    assert isinstance(error, BackplaneError)
+    return backplane_answer(error)
 
 
 def _from_validation(request: Request, error: Exception) -> Response:

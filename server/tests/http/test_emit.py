@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -77,6 +79,90 @@ async def test_without_redis_an_update_is_refused_and_an_ephemeral_is_not(
     assert (answer.status_code, answer.json()["error"]) == (503, "Backplane unavailable")
     assert "not known" in answer.json()["message"]
     assert (await client.post("/v1/emit", json=GOOD | {"event": "ephemeral"})).status_code == 202
+
+
+JSON = "application/json"
+ROUTE = "application/json; charset=utf-8"
+"""A type that only FastAPI's route looks at closely enough."""
+
+
+@pytest.mark.parametrize("event", ["update", "ephemeral"])
+async def test_the_shortcut_and_the_route_say_the_same(
+    world: World, client: httpx.AsyncClient, event: str
+) -> None:
+    body = {"n": [1, 1.5, None, "\u00e9\u2028"], "deep": {"x": {}}}
+    for request in (GOOD | {"event": event, "body": body}, GOOD | {"body": 5}, {}, [], "text"):
+        world.recorder.fails = None
+        answers = [
+            await client.post("/v1/emit", content=json.dumps(request), headers={"content-type": kind})
+            for kind in (JSON, ROUTE)
+        ]
+        assert answers[0].status_code == answers[1].status_code
+        assert answers[0].headers == answers[1].headers
+        if answers[0].status_code == 202 and event == "update":
+            assert answers[0].json()["seq"] + 1 == answers[1].json()["seq"]
+        else:
+            assert answers[0].content == answers[1].content
+    assert [sent.event for sent in world.recorder.emitted] == [event, event]
+    first, second = (sent.payload for sent in world.recorder.emitted)
+    if event == "update":
+        first, second = first["body"], second["body"]
+    assert first == second == body
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "status"),
+    [
+        (b"{", {}, 400), (b"", {}, 422), (b"\xff", {}, 400), (b"[" * 10_000, {}, 400),
+        (json.dumps(GOOD).encode("utf-16"), {}, 202), (json.dumps(GOOD | {"body": {"n": float("nan")}}), {}, 202),
+        (json.dumps(GOOD), {"content-type": "text/plain"}, 422), (json.dumps(GOOD), {"authorization": "bearer x"}, 401),
+        (json.dumps(GOOD), {"authorization": "Bearer \u00ff"}, 401), (json.dumps(GOOD), {"authorization": "No"}, 401),
+        (json.dumps(GOOD | {"body": {"x": "y" * 2_000_000}}), {}, 413),
+    ],
+)  # fmt: skip
+async def test_what_is_odd_goes_to_the_route(
+    client: httpx.AsyncClient, content: Any, headers: dict[str, str], status: int
+) -> None:
+    encoded = {name: value.encode("latin-1") for name, value in headers.items()}
+    answer = await client.post("/v1/emit", content=content, headers={"content-type": JSON} | encoded)
+    assert answer.status_code == status
+
+
+async def test_a_body_in_pieces_of_unknown_length(world: World, client: httpx.AsyncClient) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for byte in json.dumps(GOOD).encode():
+            yield bytes((byte,))
+
+    answer = await client.post("/v1/emit", content=pieces(), headers={"content-type": JSON})
+    assert (answer.status_code, answer.json()["seq"]) == (202, 1)
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "OPTIONS"])
+async def test_other_methods_are_not_ours(client: httpx.AsyncClient, method: str) -> None:
+    assert (await client.request(method, "/v1/emit")).status_code == 405
+
+
+async def test_a_client_that_leaves_while_it_sends(world: World) -> None:
+    told: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    headers = {
+        "authorization": f"Bearer {world.tokens.issue('acc')}",
+        "content-type": JSON,
+        "content-length": "100",
+    }
+    scope = {
+        "type": "http", "method": "POST", "path": "/v1/emit", "raw_path": b"/v1/emit", "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()], "http_version": "1.1",
+        "root_path": "",
+    }  # fmt: skip
+    await world.app(scope, receive, send)
+    assert (told, world.recorder.emitted) == ([], [])
 
 
 @pytest.mark.parametrize(("active", "said"), [(True, True), (False, False), (PresenceUnknown(), None)])
