@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+from moorage.ticks import next_tick
+
 TICK_S = 0.1
 STALL_S = 1.0
 """A loop that stood still this long answered nobody meanwhile; a probe's timeout is of the same size."""
@@ -22,7 +24,7 @@ class LoopMonitor:
 
     def start(self) -> None:
         self._ticked = time.monotonic()
-        self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+        self._wait()
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -33,7 +35,11 @@ class LoopMonitor:
         if now - self._ticked > STALL_S:
             self._stalled_at = now
         self._ticked = now
-        self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+        self._wait()
+
+    def _wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_at(next_tick(TICK_S, loop.time()), self._tick)
 
     @property
     def stalled(self) -> bool:

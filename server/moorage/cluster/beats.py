@@ -6,8 +6,17 @@ loop turned. Whatever was missed before the last unhealthy moment does not count
 
 from __future__ import annotations
 
-TICKS_PER_BEAT = 4
-"""The clock is looked at four times per beat, so that a verdict is at most a quarter of a beat late."""
+from collections.abc import Iterable
+from typing import Protocol
+
+TICKS_PER_BEAT = 2
+"""The clock is looked at twice per beat; ``next_look`` says when a look must come sooner."""
+
+
+class Heard(Protocol):
+    """A peer; ``heard`` is when it was last heard."""
+
+    heard: float
 
 
 class BeatClock:
@@ -52,4 +61,12 @@ class BeatClock:
 
     def silent(self, heard: float, now: float) -> bool:
         """True when a peer last heard at ``heard`` missed its beats while we were healthy."""
-        return now - max(heard, self._healthy_since) > self.limit_s
+        return now > self._silent_at(heard)
+
+    def next_look(self, peers: Iterable[Heard], now: float) -> float:
+        """When the first of ``peers``, if nothing happens, will have missed its beats; a millisecond after
+        ``now`` at least."""
+        return max(now, min((self._silent_at(peer.heard) for peer in peers), default=float("inf"))) + 0.001
+
+    def _silent_at(self, heard: float) -> float:
+        return max(heard, self._healthy_since) + self.limit_s

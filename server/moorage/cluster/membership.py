@@ -28,6 +28,7 @@ from moorage.cluster.tells import Tells
 from moorage.errors import BackplaneError, BackplaneUnavailable
 from moorage.settings import Settings
 from moorage.storage.backplane import Backplane
+from moorage.ticks import next_tick
 
 log = structlog.get_logger("moorage.membership")
 
@@ -84,7 +85,7 @@ class Membership:
         self.backplane.on_down.append(self._link_down)
         self.backplane.subscribe(MEMBERS_CHANNEL, self._on_channel)
         self.backplane.subscribe(self.inbox, self._on_inbox)
-        self._timer = asyncio.get_running_loop().call_later(self._clock.tick_s, self._tick)
+        self._wait_for_tick(time.monotonic())
 
     async def synced(self) -> bool:
         """After the links came up: wait until every replica that heard our hello told its state, bounded.
@@ -241,15 +242,21 @@ class Membership:
         self._wake_tellers()
 
     # -- beats -----------------------------------------------------------------------------------------
+    def _wait_for_tick(self, now: float) -> None:
+        loop, ahead = asyncio.get_running_loop(), self._clock.next_look(self.members.values(), now) - now
+        when = min(next_tick(self._clock.tick_s, loop.time()), loop.time() + ahead)
+        self._timer = loop.call_at(when, self._tick)
+
     def _tick(self) -> None:
         now = time.monotonic()
         if self._closing:
             return
-        self._timer = asyncio.get_running_loop().call_later(self._clock.tick_s, self._tick)
+        self._wait_for_tick(now)
         self._check_own_stall(now)
         self._clock.ticked(now, linked=self.backplane.available)
         if now >= self._next_beat:
-            self._next_beat = now + self._clock.interval_s
+            # Slack: a tick may be a little early.
+            self._next_beat = now + self._clock.interval_s - self._clock.tick_s / 2
             if self.backplane.available:
                 self._clock.sent(now)
                 self._send_all(["beat", self._tells.number, now])
@@ -262,10 +269,8 @@ class Membership:
         self._wake_tellers()
 
     def _check_own_stall(self, now: float) -> None:
-        """After a stall in which the others must have given us up, go on as a new generation.
-
-        Checked before any message is handled: what waits in the old inbox was answered for us long ago.
-        """
+        """After a stall in which the others must have given us up, go on as a new generation. Checked before any
+        message is handled: what waits in the old inbox was answered for us long ago."""
         if not self._clock.stalled(now):
             return
         self._clock.ticked(now, linked=self.backplane.available)

@@ -11,6 +11,7 @@ from engineio.async_drivers.asgi import translate_request
 from engineio.packet import OPEN
 from engineio.packet import Packet as EngineIOPacket
 
+from moorage.sockets.heartbeats import Heartbeats
 from moorage.sockets.limited import LimitedLog
 from moorage.sockets.polling import PollingSocket
 from moorage.sockets.transport import SERVER_DISCONNECT, Sink, Socket
@@ -36,6 +37,7 @@ class Engine(engineio.AsyncServer):  # type: ignore[misc]
     def __init__(self, *, max_buffer_bytes: int, **options: Any) -> None:
         super().__init__(async_mode="asgi", monitor_clients=False, **options)
         self.max_buffer_bytes = max_buffer_bytes
+        self.heartbeats = Heartbeats(min(self.ping_interval, self.ping_timeout))
         self.ended: dict[str, Socket] = {}  # gone, but a disconnect handler may still ask for the session
         self._async: dict[str, Any] = {**self._async, "translate_request": _translate}
 

@@ -12,7 +12,7 @@ from engineio.packet import CLOSE, NOOP
 from engineio.packet import Packet as EngineIOPacket
 
 from moorage.cluster.packets import Encoded
-from moorage.sockets.transport import BEHIND_BYTES, TRANSPORT_ERROR, Peer, Socket
+from moorage.sockets.transport import TRANSPORT_ERROR, Peer, Socket
 
 if TYPE_CHECKING:
     from moorage.sockets.engine import Engine
@@ -27,11 +27,12 @@ class PollingSocket(Socket):
     def __init__(self, engine: Engine, peer: Peer) -> None:
         self.queue: asyncio.Queue[EngineIOPacket | None] = asyncio.Queue()
         self._queued = 0
+        self._fetching: asyncio.TimerHandle | None = None
         super().__init__(engine, peer)
 
     @property
-    def behind(self) -> bool:  # type: ignore[override]
-        return self._queued > BEHIND_BYTES
+    def unsent(self) -> int:  # type: ignore[override]
+        return self._queued
 
     def push(self, packet: Encoded) -> None:
         for part in packet.polling:
@@ -99,7 +100,7 @@ class PollingSocket(Socket):
     def retire(self) -> None:
         """A WebSocket has taken over: end the poll that still waits, tell nobody."""
         self.closing = self.closed = True
-        self.stop_timer()
+        self.stop_heartbeat()
         self.queue.put_nowait(EngineIOPacket(NOOP))
 
     def _end_transport(self, abort: bool, reason: str) -> None:
@@ -107,10 +108,11 @@ class PollingSocket(Socket):
             self.drain()
         self.queue.put_nowait(None)
         # What is queued (the Socket.IO DISCONNECT) can still be fetched.
-        self._timer = self._loop.call_later(self.engine.ping_interval, self._forget)
+        self._fetching = self._loop.call_later(self.engine.ping_interval, self._forget)
 
     def _forget(self) -> None:
         self.closed = True
-        self.stop_timer()
+        if self._fetching is not None:
+            self._fetching.cancel()
         if self.engine.sockets.get(self.sid) is self:
             del self.engine.sockets[self.sid]

@@ -1,7 +1,7 @@
 """A client's transport, whichever it is: what is known of the client, heartbeat, closing once.
 
-A socket here has no task. Its heartbeat is one timer; what it receives goes straight to the :class:`Sink`, and
-what is pushed to it is written (WebSocket) or queued for the next poll (long polling), always within a bound.
+A socket here has no task and no timer. What it receives goes straight to the :class:`Sink`, and what is pushed to it
+is written (WebSocket) or queued for the next poll (long polling), always within a bound.
 """
 
 from __future__ import annotations
@@ -70,11 +70,17 @@ class Socket(AsyncSocket):  # type: ignore[misc]
         self.closing = self.closed = False
         self._pinged = False
         self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0
         self.schedule_ping()
 
     # -- out -----------------------------------------------------------------------------------------------
-    behind: bool
+    unsent: int
+    """[bytes] not yet given to the network, or not fetched by a poll."""
+
+    @property
+    def behind(self) -> bool:
+        """The client does not read as fast as it is sent to."""
+        return self.unsent > BEHIND_BYTES
 
     def push(self, packet: Encoded) -> None:
         """Send one Socket.IO packet, nothing in between. Never waits, runs no callback."""
@@ -91,19 +97,22 @@ class Socket(AsyncSocket):  # type: ignore[misc]
     # -- heartbeat -----------------------------------------------------------------------------------------
     def schedule_ping(self) -> None:
         """Next ping after ``pingInterval``."""
+        self.stop_heartbeat()
         self._pinged = False
-        self.stop_timer()
-        self._timer = self._loop.call_later(self.engine.ping_interval, self._ping)
+        self._due = self.engine.heartbeats.wait(self, self.engine.ping_interval)
 
-    def stop_timer(self) -> None:
+    def stop_heartbeat(self) -> None:
         """No ping and no timeout any more."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self.engine.heartbeats.forget(self, self._due)
 
-    def _ping(self) -> None:
-        self._pinged = True
-        self._timer = self._loop.call_later(self.engine.ping_timeout, self.close_now, PING_TIMEOUT)
-        self.send_now(EngineIOPacket(PING))
+    def due(self) -> None:
+        """It is time for a ping, or over for its answer."""
+        if self._pinged:
+            self.close_now(PING_TIMEOUT)
+        else:
+            self._pinged = True
+            self._due = self.engine.heartbeats.wait(self, self.engine.ping_timeout)
+            self.send_now(EngineIOPacket(PING))
 
     # -- in ------------------------------------------------------------------------------------------------
     def take_text(self, raw: bytes) -> None:
@@ -133,7 +142,7 @@ class Socket(AsyncSocket):  # type: ignore[misc]
         if self.closing:
             return
         self.closing = True
-        self.stop_timer()
+        self.stop_heartbeat()
         self._end_transport(abort, reason)
         self.engine.ended[self.sid] = self
         self.engine.sink.closed(self.peer, reason)

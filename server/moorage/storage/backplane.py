@@ -9,6 +9,7 @@ from typing import Any
 
 from moorage.errors import BackplaneError, BackplaneReply, BackplaneUnavailable
 from moorage.storage.link import Link
+from moorage.ticks import next_tick
 
 logger = logging.getLogger(__name__)
 
@@ -17,9 +18,10 @@ PING_INTERVAL_S = 1.0
 
 
 class _Channel:
-    __slots__ = ("callbacks", "confirmed", "waiting")
+    __slots__ = ("callbacks", "confirmed", "sharded", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, sharded: bool) -> None:
+        self.sharded = sharded
         self.callbacks: list[Callable[[bytes], None]] = []
         self.confirmed = False
         self.waiting: list[asyncio.Future[None]] = []
@@ -70,7 +72,7 @@ class Backplane:
         self._commands.start()
         self._subscriber.start()
         if self._pinger is None:
-            self._pinger = asyncio.get_running_loop().call_later(PING_INTERVAL_S, self._ping)
+            self._wait_for_ping()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._rising.wait()
@@ -111,8 +113,12 @@ class Backplane:
         """``run_id`` of the server (empty: unknown) and ``CLIENT ID`` of the last command connection."""
         return self._commands.server_id, self._commands.client_id
 
+    def _wait_for_ping(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._pinger = loop.call_at(next_tick(PING_INTERVAL_S, loop.time()), self._ping)
+
     def _ping(self) -> None:
-        self._pinger = asyncio.get_running_loop().call_later(PING_INTERVAL_S, self._ping)
+        self._wait_for_ping()
         for link in (self._commands, self._subscriber):
             if link.up and not link.stalled_for_ms:
                 link.command(b"PING")
@@ -122,13 +128,17 @@ class Backplane:
         """See :meth:`Link.command`."""
         return self._commands.command(*args)
 
-    def publish(self, channel: str, payload: bytes) -> asyncio.Future[int]:
-        """``PUBLISH``; the result is the number of receivers."""
-        return self._commands.command(b"PUBLISH", channel, payload)
+    def publish(self, channel: str, payload: bytes, *, sharded: bool = False) -> asyncio.Future[int]:
+        """``PUBLISH`` or ``SPUBLISH``; the result is the number of receivers."""
+        return self._commands.command(b"SPUBLISH" if sharded else b"PUBLISH", channel, payload)
 
     # -- subscriptions ---------------------------------------------------------------------------------
-    def subscribe(self, channel: str, callback: Callable[[bytes], None]) -> asyncio.Future[None]:
+    def subscribe(
+        self, channel: str, callback: Callable[[bytes], None], *, sharded: bool = False
+    ) -> asyncio.Future[None]:
         """Call ``callback(payload)`` for each message of ``channel`` from now on, over reconnects too.
+
+        ``sharded``: by ``SSUBSCRIBE``; the first subscription of a channel decides.
 
         The future is done when Redis confirmed it, for the first time; until then it waits for Redis, so give
         it a bound of your own. It raises :class:`BackplaneReply` when Redis refuses (the subscription is then
@@ -138,7 +148,7 @@ class Backplane:
         key = channel.encode()
         entry = self._channels.get(key)
         if entry is None:
-            entry = self._channels[key] = _Channel()
+            entry = self._channels[key] = _Channel(sharded)
             if self._subscriber.up:
                 self._send_subscribe(key, entry)
         entry.callbacks.append(callback)
@@ -158,7 +168,7 @@ class Backplane:
         if not entry.callbacks:
             del self._channels[key]
             _fail(entry, BackplaneUnavailable("unsubscribed"))
-            self._subscriber.command(b"UNSUBSCRIBE", key)
+            self._subscriber.command(b"SUNSUBSCRIBE" if entry.sharded else b"UNSUBSCRIBE", key)
             self._check()
 
     def _send_subscribe(self, key: bytes, entry: _Channel) -> None:
@@ -182,7 +192,8 @@ class Backplane:
                 entry.waiting.clear()
             self._check()
 
-        self._subscriber.command(b"SUBSCRIBE", key).add_done_callback(answered)
+        command = b"SSUBSCRIBE" if entry.sharded else b"SUBSCRIBE"
+        self._subscriber.command(command, key).add_done_callback(answered)
 
     def _resubscribe(self) -> None:
         for key, entry in self._channels.items():

@@ -20,6 +20,7 @@ import hiredis
 from moorage.errors import BackplaneReply, BackplaneUnavailable, BackplaneUnknown
 from moorage.storage.connection import Connection
 from moorage.storage.url import parse_url
+from moorage.ticks import next_tick
 
 logger = logging.getLogger(__name__)
 
@@ -28,12 +29,17 @@ BACKOFF_MAX_S = 0.25
 """Reconnect delays double between these, full jitter: back well inside a second, yet no storm of connects."""
 LOG_INTERVAL_S = 10.0
 """The same reason is logged at most this often, however often it takes the link down."""
-TICK_S = 0.05
-"""How often the oldest outstanding command is looked at; its age grows at most by twice this in between."""
+TICK_S = 0.1
+"""How often the oldest outstanding command is looked at; at its bound it is looked at all the same."""
+GROWTH_S = 0.15
+"""An age grows at most by this between two looks: what is more, the loop stood still."""
 
 REFUSALS = ("LOADING", "READONLY", "MASTERDOWN", "NOAUTH", "WRONGPASS")
 """Error replies that speak about the server, not about the command: nothing was done, and this is not a Redis
 we can work with. The connection is renewed, which after a failover finds the new master by its name."""
+
+
+_MESSAGES = (b"message", b"smessage")
 
 
 class _Refused(Exception):
@@ -274,7 +280,7 @@ class Link:
         self._queue, self._queued = [], []
         if self._watch is None:
             self._tick_at = self._loop.time()
-            self._watch = self._loop.call_later(TICK_S, self._tick)
+            self._watch = self._loop.call_at(self._next_look(self._timeout_s), self._tick)
         self._marks.append((self._count_sent, self._clock()))
         self._connection.transport.write(data)
 
@@ -291,7 +297,7 @@ class Link:
                     on_message is not None
                     and type(reply) is list
                     and len(reply) == 3
-                    and reply[0] == b"message"
+                    and reply[0] in _MESSAGES
                 ):
                     self._call(on_message, reply[1], reply[2])
                     continue
@@ -318,16 +324,22 @@ class Link:
 
     # -- age -------------------------------------------------------------------------------------------
     def _clock(self) -> float:
-        return self._clock_s + min(self._loop.time() - self._tick_at, 2 * TICK_S)
+        return self._clock_s + min(self._loop.time() - self._tick_at, GROWTH_S)
+
+    def _next_look(self, left_s: float) -> float:
+        now = self._loop.time()
+        return min(next_tick(TICK_S, now), now + left_s)
 
     def _tick(self) -> None:
         self._clock_s, self._tick_at = self._clock(), self._loop.time()
         self._watch = None
         if not self._marks or self._connection is None:
             return
-        self._watch = self._loop.call_later(TICK_S, self._tick)
-        if self._clock_s - self._marks[0][1] > self._timeout_s:
+        left_s = self._timeout_s - (self._clock_s - self._marks[0][1])
+        if left_s <= 0:
             self._drop(self._connection, "no reply in time")
+        else:
+            self._watch = self._loop.call_at(self._next_look(max(left_s, 0.001)), self._tick)
 
     @property
     def stalled_for_ms(self) -> float:
@@ -339,7 +351,7 @@ _MORE = object()
 
 
 def _is_message(reply: Any) -> bool:
-    return type(reply) is list and len(reply) == 3 and reply[0] == b"message"
+    return type(reply) is list and len(reply) == 3 and reply[0] in _MESSAGES
 
 
 def _end(future: asyncio.Future[Any], error: Exception) -> None:

@@ -64,6 +64,23 @@ def test_own_stall_is_seen_before_the_others_give_up() -> None:
     assert clock.stalled(now + 1.05)
 
 
+class Peer:
+    def __init__(self, heard: float) -> None:
+        self.heard = heard
+
+
+def test_the_next_look_is_when_the_first_peer_has_missed_its_beats() -> None:
+    clock = BeatClock(INTERVAL, MISSES)
+    now = turn(clock, 0.0, 5.0)
+    peers = [Peer(now - 0.3), Peer(now - 1.15), Peer(now)]
+    look = clock.next_look(peers, now)
+    assert now + 0.04 < look < now + 0.06
+    assert clock.silent(peers[1].heard, look)
+    assert not any(clock.silent(peer.heard, look) for peer in (peers[0], peers[2]))
+    assert clock.next_look([Peer(now - 9)], now) > now
+    assert clock.next_look([], now) == float("inf")
+
+
 @given(st.lists(st.tuples(st.floats(0.01, 3.0), st.booleans()), min_size=1, max_size=20))
 def test_never_silent_within_the_limit_of_the_last_word(steps: list[tuple[float, bool]]) -> None:
     clock = BeatClock(INTERVAL, MISSES)
