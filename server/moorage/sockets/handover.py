@@ -6,22 +6,34 @@
 from __future__ import annotations
 
 import logging
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, unquote
 
 import httptools
+from picows import WSUpgradeResponse, WSUpgradeResponseWithListener
 from picows.picows import WSProtocol  # type: ignore[attr-defined]
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from moorage.sockets.engine import Engine, peer_of
 from moorage.sockets.polling import PollingSocket
+from moorage.sockets.streams import Admitted, StreamConnection, Streams
 from moorage.sockets.transport import SHUTTING_DOWN
+from moorage.sockets.undecided import Undecided
 from moorage.sockets.websocket import Connection, FreshConnection, UpgradingConnection
 
 logger = logging.getLogger(__name__)
 
-READ_BUFFER_BYTES = 4096
-"""First size of a connection's read buffer. picows doubles it up to twice the largest frame."""
+READ_BUFFER_BYTES = 2048
+"""First size of a connection's read buffer, the least that picows takes; it doubles it where frames need more."""
+
+SHARED_MAX_BYTES = 256
+"""A header's value up to this size is kept once for all clients that send the same."""
+
+_OWN = frozenset(
+    {b"authorization", b"cookie", b"sec-websocket-key", b"x-forwarded-for", b"x-real-ip", b"x-request-id"}
+)
+"""Headers that differ from client to client, or are secrets that must not outlive their client."""
 
 
 class _PicowsLog:
@@ -50,14 +62,19 @@ class SocketHttpProtocol(HttpToolsProtocol):
 
     engine: ClassVar[Engine]
     socketio_path: ClassVar[str]
+    streams: ClassVar[Streams | None] = None
 
     def handle_websocket_upgrade(self) -> None:
         url = httptools.parse_url(self.url)
         path = unquote((url.path or b"/").decode("latin-1"))
-        if path.rstrip("/") != self.socketio_path:
-            super().handle_websocket_upgrade()
-            return
         query_string = (url.query or b"").decode("latin-1")
+        if path.rstrip("/") != self.socketio_path:
+            session_id = Streams.session_of(path)
+            if self.streams is None or session_id is None:
+                super().handle_websocket_upgrade()
+            else:
+                Undecided(self, partial(self.streams.admit, session_id, query_string, self.headers))
+            return
         environ = _environ(dict(self.scope), path, query_string)
         query = parse_qs(query_string)
         if self.engine.refuses_origin(environ):
@@ -79,21 +96,33 @@ class SocketHttpProtocol(HttpToolsProtocol):
         self.engine.close_all(SHUTTING_DOWN)
         super().shutdown()
 
-    def _hand_over(self, connection: Connection) -> None:
+    def admitted(self, admitted: Admitted, early: bytes) -> None:
+        """A reader of an event log may come in; ``early``: what it has sent already."""
+        assert self.streams is not None
+        connection = StreamConnection(self.streams, admitted, self.connections)
+        self._hand_over(connection, subprotocol=admitted.subprotocol, early=early)
+
+    def _hand_over(
+        self, connection: Connection, *, subprotocol: str | None = None, early: bytes = b""
+    ) -> None:
         self.connections.discard(self)
+        # The parser and its callbacks here hold each other: without this both wait for the garbage collector.
+        self.parser = None
         # Only what the WebSocket handshake needs: picows limits the head to 16 kB, uvicorn does not.
         head = b"GET / HTTP/1.1\r\n"
         for name, value in self.headers:
             if name in (b"host", b"upgrade", b"connection") or name.startswith(b"sec-websocket-"):
                 head += name + b": " + value + b"\r\n"
-        head += b"\r\n"
+        head += b"\r\n" + early
+        extra = {"Sec-WebSocket-Protocol": subprotocol} if subprotocol is not None else None
+        response = WSUpgradeResponse.create_101_response(extra)
         protocol = WSProtocol(
-            None, None, False, lambda request: connection, _PicowsLog(),
+            None, None, False, lambda request: WSUpgradeResponseWithListener(response, connection), _PicowsLog(),
             True,                                       # disconnect when a listener raises
             None,                                       # no handshake timeout: the request is complete
             False, 20, 20, 1,                           # no pings: Engine.IO has its own
             True,                                       # answer pings
-            self.engine.max_http_buffer_size, None, READ_BUFFER_BYTES,
+            connection.bounds.max_http_buffer_size, None, READ_BUFFER_BYTES,
         )  # fmt: skip
         protocol.connection_made(self.transport)
         self.transport.set_protocol(protocol)
@@ -123,9 +152,21 @@ def _environ(scope: dict[str, Any], path: str, query_string: str) -> dict[str, A
         "SERVER_PORT": "0",
         "asgi.scope": scope,
     }
+    headers = []
     for name, value in scope["headers"]:
-        key = "HTTP_" + name.decode("latin-1").upper().replace("-", "_")
-        text = value.decode("utf-8", "replace")
+        own = name in _OWN or len(value) > SHARED_MAX_BYTES
+        header, key, text = _header_of(name, value) if own else _shared_header(name, value)
+        headers.append(header)
         environ[key] = f"{environ[key]},{text}" if key in environ else text
+    scope["headers"] = headers
     environ["wsgi.url_scheme"] = environ.get("HTTP_X_FORWARDED_PROTO", scope.get("scheme") or "http")
     return environ
+
+
+def _header_of(name: bytes, value: bytes) -> tuple[tuple[bytes, bytes], str, str]:
+    """A header as ASGI has it, and its key and value as WSGI has them."""
+    key = "HTTP_" + name.decode("latin-1").upper().replace("-", "_")
+    return (name, value), key, value.decode("utf-8", "replace")
+
+
+_shared_header = lru_cache(maxsize=1024)(_header_of)
