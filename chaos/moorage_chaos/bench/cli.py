@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import resource
 import signal
 import sys
 import tempfile
@@ -54,6 +55,9 @@ async def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     only = [name.strip() for name in options.only.split(",") if name.strip()]
     plan = figures.needed(only)
+    # A crowd of sockets needs descriptors, here and in the servers, which inherit this.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     rounds = options.rounds or (1 if options.quick else ROUNDS)
     durations = QUICK if options.quick else Durations()
     kinds = [name.strip() for name in options.servers.split(",")]
@@ -96,7 +100,7 @@ async def explain(
     notes = []
     for row in missed:
         for replicas, phases in figures.needed([row["name"]]).items():
-            for phase in phases:
+            for phase in (phase for phase in phases if (replicas, phase) in profiles):
                 told = profile.note(profiles[replicas, phase])
                 notes.append(
                     f"`{row['name']}`: goal `{row['goal']}` missed. CPU time of our {replicas} replicas, phase "

@@ -2,7 +2,8 @@
 
 A *figure* is taken in a *phase* (one kind of load) at a number of replicas. Its slug is the figure's name, with
 the suffix ``-2`` or ``-8`` where the number of replicas is not the usual 3: ``rpc-p50-sequential`` is of three
-replicas, ``rpc-p50-sequential-8`` of eight. ``rpc-cost-8-over-2`` and ``rpc-cpu-8-over-2`` are quotients.
+replicas, ``rpc-p50-sequential-8`` of eight. What is taken at one size only has no suffix either.
+``rpc-cost-8-over-2`` and ``rpc-cpu-8-over-2`` are quotients.
 """
 
 from __future__ import annotations
@@ -12,14 +13,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Phase = Literal["idle", "sequential", "concurrent", "flood", "paced"]
+Phase = Literal[
+    "idle", "sequential", "concurrent", "flood", "paced", "remote", "asking", "asking-busy", "dying", "crowd"
+]
 Better = Literal["lower", "higher"]
-PHASES: tuple[Phase, ...] = ("idle", "sequential", "concurrent", "flood", "paced")
+PHASES: tuple[Phase, ...] = (
+    "idle", "sequential", "concurrent", "flood", "paced", "remote", "asking", "asking-busy", "dying", "crowd",
+)  # fmt: skip
+"""In the order in which a round runs them: ``dying`` ends a replica, so nothing with several comes after it."""
+ONCE: frozenset[Phase] = frozenset({"crowd"})
+"""Long, and the same each time: in the first round only."""
+OURS_ONLY: frozenset[Phase] = frozenset({"dying"})
+"""The asking node of the bench is ours, so with a dead peer it would be measured twice."""
+SAMPLED: frozenset[Phase] = frozenset({"idle", "sequential", "concurrent", "flood", "paced", "remote"})
+"""Those of which a profile says where the time goes."""
 
 USUAL_REPLICAS = 3
 """[replicas] The number that carries no suffix (DESIGN: a cluster of three)."""
 REPLICAS = (3, 2, 8)
 """[replicas] The numbers that are measured, the usual one first."""
+SIZES = (*REPLICAS, 1)
+"""[replicas] With that of the figures of one process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +64,19 @@ class Figure:
     unit: str
     better: Better
     goal: Goal | None = None
+    sizes: tuple[int, ...] = REPLICAS
+    """[replicas] At which it is taken."""
+
+    def slug(self, replicas: int) -> str:
+        """Stable name of the row."""
+        usual = replicas == USUAL_REPLICAS or len(self.sizes) == 1
+        return self.name if usual else f"{self.name}-{replicas}"
 
 
 HALF = Goal("ratio", "<=", 0.5)
 TWICE = Goal("ratio", ">=", 2.0)
+USUAL = (USUAL_REPLICAS,)
+SINGLE = (1,)
 FIGURES: tuple[Figure, ...] = (
     Figure("rpc-p50-sequential", "sequential", "ms", "lower", HALF),
     Figure("rpc-p99-sequential", "sequential", "ms", "lower"),
@@ -62,11 +85,19 @@ FIGURES: tuple[Figure, ...] = (
     Figure("rpc-cpu-per-call", "concurrent", "µs", "lower"),
     Figure("rpc-redis-cpu-per-call", "concurrent", "µs", "lower"),
     Figure("idle-cpu-per-replica", "idle", "ms/s", "lower"),
-    Figure("broadcast-rate", "flood", "deliveries/s", "higher"),
-    Figure("broadcast-cpu-per-delivery", "paced", "µs", "lower"),
+    Figure("broadcast-rate", "flood", "deliveries/s", "higher", Goal("ratio", ">=", 1.3)),
+    Figure("broadcast-cpu-per-delivery", "paced", "µs", "lower", Goal("ratio", "<=", 0.7)),
     Figure("broadcast-redis-cpu-per-delivery", "paced", "µs", "lower"),
+    Figure("remote-emit-p50-ms", "remote", "ms", "lower", Goal("ratio", "<=", 1.0), USUAL),
+    Figure("remote-emit-p99-ms", "remote", "ms", "lower", HALF, USUAL),
+    Figure("fetch-sockets-p99-ms", "asking", "ms", "lower", Goal("ours", "<=", 10.0), USUAL),
+    Figure("fetch-sockets-p99-busy-ms", "asking-busy", "ms", "lower", Goal("ours", "<=", 10.0), USUAL),
+    Figure("fetch-sockets-dead-peer-ms", "dying", "ms", "lower", Goal("ours", "<=", 1000.0), USUAL),
+    Figure("rss-per-websocket-kib", "crowd", "KiB", "lower", Goal("ours", "<=", 26.0), SINGLE),
+    Figure("rss-growth-kib", "crowd", "KiB", "lower", Goal("ours", "<=", 1024.0), SINGLE),
+    Figure("disconnect-ms", "crowd", "ms", "lower", Goal("ours", "<=", 0.1), SINGLE),
 )
-"""Goals: DESIGN's issue of the bench: p50 at most half of Node's, calls/s at least twice Node's."""
+"""Goals: those of the issues of the bench (calls) and of the cluster (broadcasts, sockets)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +131,14 @@ class Sample:
     value: float
 
 
-def slug(figure: str, replicas: int) -> str:
-    """Stable name of a row."""
-    return figure if replicas == USUAL_REPLICAS else f"{figure}-{replicas}"
+def _places() -> dict[str, tuple[Figure, int]]:
+    """Figure and number of replicas of every row that is no quotient."""
+    return {figure.slug(size): (figure, size) for size in SIZES for figure in FIGURES if size in figure.sizes}
 
 
 def all_slugs() -> list[str]:
     """Every name a row can have, in the order of the table."""
-    plain = [slug(figure.name, replicas) for replicas in REPLICAS for figure in FIGURES]
-    return plain + [quotient.name for quotient in QUOTIENTS]
+    return [*_places(), *(quotient.name for quotient in QUOTIENTS)]
 
 
 def needed(only: Iterable[str]) -> dict[int, list[Phase]]:
@@ -116,23 +146,17 @@ def needed(only: Iterable[str]) -> dict[int, list[Phase]]:
 
     Raises :class:`ValueError` that names the first unknown slug.
     """
-    wanted = list(only) or all_slugs()
-    places: dict[str, list[tuple[str, int]]] = {
-        slug(figure.name, replicas): [(figure.name, replicas)] for replicas in REPLICAS for figure in FIGURES
-    }
+    places = {name: [place] for name, place in _places().items()}
     for quotient in QUOTIENTS:
-        places[quotient.name] = [(quotient.figure, quotient.over), (quotient.figure, quotient.under)]
+        figure = _FIGURE[quotient.figure]
+        places[quotient.name] = [(figure, quotient.over), (figure, quotient.under)]
     found: dict[int, set[Phase]] = {}
-    for name in wanted:
+    for name in list(only) or all_slugs():
         if name not in places:
             raise ValueError(f"no figure is named {name!r}; there are: {', '.join(all_slugs())}")
         for figure, replicas in places[name]:
-            found.setdefault(replicas, set()).add(_FIGURE[figure].phase)
-    return {
-        replicas: [phase for phase in PHASES if phase in found[replicas]]
-        for replicas in REPLICAS
-        if replicas in found
-    }
+            found.setdefault(replicas, set()).add(figure.phase)
+    return {size: [phase for phase in PHASES if phase in found[size]] for size in SIZES if size in found}
 
 
 def rounded(value: float) -> float:
@@ -174,13 +198,11 @@ def rows(samples: Sequence[Sample], peer_name: str | None, only: Iterable[str] =
     median = {key: statistics.median(found) for key, found in values.items()}
     wanted = set(only) or set(all_slugs())
     table: list[dict[str, Any]] = []
-    for replicas in REPLICAS:
-        for figure in FIGURES:
-            name = slug(figure.name, replicas)
-            ours = median.get(("moorage", replicas, figure.name))
-            peer = median.get(("node", replicas, figure.name))
-            if ours is not None and name in wanted:
-                table.append(_row(name, figure.unit, figure.better, figure.goal, ours, peer, peer_name))
+    for name, (figure, replicas) in _places().items():
+        ours = median.get(("moorage", replicas, figure.name))
+        peer = median.get(("node", replicas, figure.name))
+        if ours is not None and name in wanted:
+            table.append(_row(name, figure.unit, figure.better, figure.goal, ours, peer, peer_name))
     for quotient in QUOTIENTS:
         pair = [
             (

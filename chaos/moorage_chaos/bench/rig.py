@@ -9,11 +9,14 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from moorage_chaos.bench import crowd, remote
+from moorage_chaos.bench.asking import Asker, asker
 from moorage_chaos.bench.client import BenchError, HttpConnection, SocketClient, connect, open_http
+from moorage_chaos.bench.crowd import LARGE, SMALL, Crowd
 from moorage_chaos.bench.figures import Phase
 from moorage_chaos.bench.loads import Calls, Fan, Pair, run_calls
 from moorage_chaos.bench.processes import Process, cpu_seconds
-from moorage_chaos.bench.servers import PATH, Cluster, make_token
+from moorage_chaos.bench.servers import MOORAGE, PATH, Cluster, make_token
 
 PAIRS = 8
 """[pairs] Of caller and daemon."""
@@ -24,6 +27,8 @@ IN_FLIGHT = 64
 """[calls] Of all pairs together in the phase ``concurrent``."""
 SOCKETS = 40
 """[sockets] User-scoped, on each replica, that receive every broadcast."""
+FAN_ACCOUNT = "bench-fan"
+FAN_ROOM = f"user:{FAN_ACCOUNT}:user-scoped"
 LINKS = 4
 """[connections] HTTP, to each replica, that broadcasts are posted by."""
 WINDOW = 8
@@ -34,15 +39,19 @@ PACED_RATE = 20_000
 """[deliveries/s] Of the phase ``paced``: what both servers carry on two cores with room to spare."""
 
 
+TIMED: frozenset[Phase] = frozenset({"remote", "asking", "asking-busy", "dying", "crowd"})
+
+
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """[s] Of warming up, and of each phase."""
+    """[s] Of warming up, and of each phase; and the sizes of the crowd."""
 
     warm: float = 1.5
     phase: float = 2.0
+    crowd: Crowd = LARGE
 
 
-QUICK = Durations(warm=0.7, phase=0.7)
+QUICK = Durations(warm=0.7, phase=0.7, crowd=SMALL)
 
 
 @dataclass(slots=True)
@@ -82,6 +91,7 @@ class Rig:
         self.clients: list[SocketClient] = []
         self.pairs: list[Pair] = []
         self.fan: Fan | None = None
+        self.stream: remote.Stream | None = None
 
     @property
     def processes(self) -> list[Process]:
@@ -117,7 +127,7 @@ class Rig:
 
     async def connect_fan(self) -> None:
         """The sockets that receive broadcasts and the connections that send them."""
-        token = make_token(self._cluster.secret, "bench-fan")
+        token = make_token(self._cluster.secret, FAN_ACCOUNT)
         sockets = []
         for replica in range(len(self._cluster.ports)):
             for _ in range(SOCKETS):
@@ -134,19 +144,29 @@ class Rig:
         self.fan.use(await self._links())
         return self.fan
 
+    async def connect_stream(self) -> None:
+        """A socket on the second replica, and connections to the first one that emit to it."""
+        token = make_token(self._cluster.secret, "bench-remote")
+        client, _ = await self._connect(1, {"token": token, "clientType": "user-scoped"})
+        links = [await open_http(self._cluster.ports[0]) for _ in range(remote.LINKS)]
+        self.stream = remote.Stream(client, links, token)
+
     async def warm(self) -> None:
         """Run every kind of load that was connected, so that caches and just-in-time compilers are warm."""
         if self.pairs:
             await run_calls(self.pairs, IN_FLIGHT // PAIRS, self._durations.warm)
         if self.fan is not None:
             await (await self.ready_fan()).flood(self._durations.warm / 2, WINDOW)
+        if self.stream is not None:
+            await self.stream.run(self._durations.warm / 2)
 
     def close(self) -> None:
         """Drop every connection."""
         for client in self.clients:
             client.close()
-        if self.fan is not None:
-            self.fan.close()
+        for load in (self.fan, self.stream):
+            if load is not None:
+                load.close()
 
     def _servers_cpu(self) -> float:
         return sum(cpu_seconds(process.pid) for process in self._cluster.processes)
@@ -160,24 +180,30 @@ class Rig:
         gc.collect()
         gc.disable()
         try:
-            servers, redis = self._servers_cpu(), self._redis_cpu()
             wall, own = time.perf_counter(), time.process_time()
-            try:
-                done = await self._load(phase)
-            except BenchError as error:
-                raise BenchError(f"phase {phase}: {error}") from error
+            result.values = await (self._timed(phase) if phase in TIMED else self._counted(phase))
             result.client_share = (time.process_time() - own) / (time.perf_counter() - wall)
-            result.values = done(self._servers_cpu() - servers, self._redis_cpu() - redis)
+        except BenchError as error:
+            raise BenchError(f"phase {phase}: {error}") from error
         finally:
             gc.enable()
-        self._cluster.check()
-        if any(client.lost for client in self.clients):
-            raise BenchError(f"connections were lost in the phase {phase}")
+        if phase != "dying":
+            self._cluster.check()
+            if any(client.lost for client in self.clients):
+                raise BenchError(f"connections were lost in the phase {phase}")
         return result
+
+    async def _counted(self, phase: Phase) -> dict[str, float]:
+        """Figures that the servers' and Redis's CPU time is part of."""
+        servers, redis = self._servers_cpu(), self._redis_cpu()
+        done = await self._load(phase)
+        return done(self._servers_cpu() - servers, self._redis_cpu() - redis)
 
     async def _load(self, phase: Phase) -> Callable[[float, float], dict[str, float]]:
         """Run the load; what is returned makes the figures of the servers' and Redis's CPU seconds."""
         seconds = self._durations.phase
+        if phase in ("flood", "paced"):
+            return await self._broadcasts(phase, seconds)
         if phase == "idle":
             await asyncio.sleep(seconds)
             share = 1e3 / seconds / len(self.processes)
@@ -185,14 +211,15 @@ class Rig:
         if phase == "sequential":
             alone = await run_calls(self.pairs[:1], 1, seconds)
             return lambda _servers, _redis: call_figures(alone)
-        if phase == "concurrent":
-            calls = await run_calls(self.pairs, IN_FLIGHT // PAIRS, seconds)
-            count = max(1, calls.ended)
-            return lambda servers, redis: {
-                "rpc-rate-64": len(calls.latencies) / calls.seconds,
-                "rpc-cpu-per-call": servers / count * 1e6,
-                "rpc-redis-cpu-per-call": redis / count * 1e6,
-            }
+        calls = await run_calls(self.pairs, IN_FLIGHT // PAIRS, seconds)
+        count = max(1, calls.ended)
+        return lambda servers, redis: {
+            "rpc-rate-64": len(calls.latencies) / calls.seconds,
+            "rpc-cpu-per-call": servers / count * 1e6,
+            "rpc-redis-cpu-per-call": redis / count * 1e6,
+        }
+
+    async def _broadcasts(self, phase: Phase, seconds: float) -> Callable[[float, float], dict[str, float]]:
         fan = await self.ready_fan()
         if phase == "flood":
             rate = await fan.flood(seconds, WINDOW)
@@ -203,6 +230,44 @@ class Rig:
             "broadcast-redis-cpu-per-delivery": redis / max(1, deliveries) * 1e6,
         }
 
+    async def _timed(self, phase: Phase) -> dict[str, float]:
+        """Figures that CPU time is no part of."""
+        seconds = self._durations.phase
+        if phase == "crowd":
+            token = make_token(self._cluster.secret, "bench-crowd")
+            process, port = self.processes[0], self._cluster.ports[0]
+            values = await crowd.run(process.pid, port, token, self._durations.crowd)
+            if self._cluster.kind is MOORAGE:
+                values["disconnect-ms"] = await crowd.disconnect_ms()
+            return values
+        if phase == "remote":
+            latencies = await self._stream_for(seconds)
+            return {
+                "remote-emit-p50-ms": percentile(latencies, 0.5) * 1e3,
+                "remote-emit-p99-ms": percentile(latencies, 0.99) * 1e3,
+            }
+        assert self.fan is not None
+        async with asker(self._cluster.redis.url, FAN_ROOM, self.fan.size) as asking:
+            if phase == "dying":
+                victim = self.processes[-1]
+                return {"fetch-sockets-dead-peer-ms": await asking.ask_while_dying(victim) * 1e3}
+            return await self._ask(asking, phase, seconds)
+
+    async def _ask(self, asking: Asker, phase: Phase, seconds: float) -> dict[str, float]:
+        if phase == "asking":
+            return {"fetch-sockets-p99-ms": percentile(sorted(await asking.run(seconds)), 0.99) * 1e3}
+        asked, _ = await asyncio.gather(asking.run(seconds), self._stream_for(seconds))
+        return {"fetch-sockets-p99-busy-ms": percentile(sorted(asked), 0.99) * 1e3}
+
+    async def _stream_for(self, seconds: float) -> list[float]:
+        """Ascending latencies [s] of emits to another replica."""
+        assert self.stream is not None
+        self.stream.latencies.clear()
+        await self.stream.run(seconds)
+        if not self.stream.latencies:
+            raise BenchError("no emit ended within the phase")
+        return sorted(self.stream.latencies)
+
 
 @asynccontextmanager
 async def rig(cluster: Cluster, phases: Sequence[Phase], durations: Durations) -> AsyncIterator[Rig]:
@@ -210,10 +275,12 @@ async def rig(cluster: Cluster, phases: Sequence[Phase], durations: Durations) -
     made = Rig(cluster, durations)
     try:
         await cluster.wait()
-        if "sequential" in phases or "concurrent" in phases:
+        if {"sequential", "concurrent"} & set(phases):
             await made.connect_pairs(PAIRS)
-        if "flood" in phases or "paced" in phases:
+        if {"flood", "paced", "asking", "asking-busy", "dying"} & set(phases):
             await made.connect_fan()
+        if {"remote", "asking-busy"} & set(phases):
+            await made.connect_stream()
         try:
             await made.warm()
         except BenchError as error:

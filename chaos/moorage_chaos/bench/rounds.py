@@ -10,7 +10,7 @@ from pathlib import Path
 
 from moorage_chaos.bench import profile
 from moorage_chaos.bench.client import BenchError
-from moorage_chaos.bench.figures import Phase, Sample
+from moorage_chaos.bench.figures import ONCE, OURS_ONLY, SAMPLED, Phase, Sample
 from moorage_chaos.bench.processes import Redis
 from moorage_chaos.bench.rig import Durations, rig
 from moorage_chaos.bench.servers import KINDS, MOORAGE, Kind, cluster
@@ -43,7 +43,7 @@ class Bench:
                     self.say(f"{kind.name}, {replicas} replicas: {shown} (client {result.client_share:.0%})")
 
     async def run(self, plan: Mapping[int, Sequence[Phase]], kinds: Sequence[str], rounds: int) -> list[str]:
-        """``rounds`` of every number of replicas, the servers in turn.
+        """``rounds`` of every number of replicas, the servers in turn; of ``ONCE``, the first round only.
 
         A peer that fails is left out from then on, with its samples of that number of replicas; returns a line for
         each such failure.
@@ -52,10 +52,15 @@ class Bench:
         failures: list[str] = []
         running = list(kinds)
         for replicas, phases in plan.items():
-            for _ in range(rounds):
+            for number in range(rounds):
                 for name in tuple(running):
+                    left_out = (ONCE if number else frozenset()) | (
+                        frozenset() if name == MOORAGE.name else OURS_ONLY
+                    )
+                    due = [phase for phase in phases if phase not in left_out]
                     try:
-                        await self.round(KINDS[name], replicas, phases)
+                        if due:
+                            await self.round(KINDS[name], replicas, due)
                     except BenchError as error:
                         if name == MOORAGE.name:
                             raise BenchError(f"{name}, {replicas} replicas: {error}") from error
@@ -73,9 +78,15 @@ class Bench:
     async def profiles(
         self, plan: Mapping[int, Sequence[Phase]], build: Path
     ) -> dict[tuple[int, Phase], profile.Profile]:
-        """Sample our server in every phase of ``plan``; writes ``profile-*.txt``. Raises :class:`BenchError`."""
+        """Sample our server in the ``SAMPLED`` phases of ``plan``; writes ``profile-*.txt``.
+
+        Raises :class:`BenchError`.
+        """
         found = {}
-        for replicas, phases in plan.items():
+        for replicas, planned in plan.items():
+            phases = [phase for phase in planned if phase in SAMPLED]
+            if not phases:
+                continue
             folder = self.folder / secrets.token_hex(4)
             folder.mkdir()
             with cluster(MOORAGE, replicas, self.redis, self.folder, sampled=True) as started:

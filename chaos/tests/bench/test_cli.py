@@ -23,9 +23,11 @@ class Scripted(Bench):
 
     failing: Mapping[tuple[str, int], str]
     ran: list[tuple[str, int]]
+    phases: list[tuple[str, list[Phase]]]
 
     async def round(self, kind: Kind, replicas: int, phases: Sequence[Phase]) -> None:
         self.ran.append((kind.name, replicas))
+        self.phases.append((kind.name, list(phases)))
         if (kind.name, replicas) in self.failing:
             raise BenchError(self.failing[kind.name, replicas])
         for figure in figures.FIGURES:
@@ -38,12 +40,17 @@ class Scripted(Bench):
         self, plan: Mapping[int, Sequence[Phase]], build: Path
     ) -> dict[tuple[int, Phase], profile.Profile]:
         slow = profile.Profile(2.0, {"calls.py:1 call": 1.5, "wire.py:2 encode": 0.5}, {})
-        return {(replicas, phase): slow for replicas, phases in plan.items() for phase in phases}
+        return {
+            (replicas, phase): slow
+            for replicas, phases in plan.items()
+            for phase in phases
+            if phase in figures.SAMPLED
+        }
 
 
 def bench(failing: Mapping[tuple[str, int], str] | None = None) -> Scripted:
     made = Scripted(None, Path(), QUICK, lambda line: None)  # type: ignore[arg-type]  # no Redis is needed
-    made.failing, made.ran = failing or {}, []
+    made.failing, made.ran, made.phases = failing or {}, [], []
     return made
 
 
@@ -56,6 +63,23 @@ async def test_servers_take_turns() -> None:
     assert await made.run({3: ["flood"], 8: ["flood"]}, ["moorage", "node"], 2) == []
     turns = ["moorage", "node"] * 2
     assert made.ran == [(name, 3) for name in turns] + [(name, 8) for name in turns]
+
+
+async def test_what_is_long_runs_once_and_what_is_ours_runs_for_ours() -> None:
+    made = bench()
+    await made.run({3: ["asking", "dying"], 1: ["crowd"]}, ["moorage", "node"], 2)
+    assert made.phases == [
+        ("moorage", ["asking", "dying"]), ("node", ["asking"]), ("moorage", ["asking", "dying"]), ("node", ["asking"]),
+        ("moorage", ["crowd"]), ("node", ["crowd"]),
+    ]  # fmt: skip
+
+
+async def test_a_missed_goal_that_no_profile_explains_has_no_note() -> None:
+    made = bench()
+    await made.run({1: ["crowd"]}, ["moorage"], 1)
+    table = figures.rows(made.samples, None, ["disconnect-ms"])
+    assert [row["met"] for row in table] == [False]
+    assert await cli.explain(made, {1: ["crowd"]}, table, options()) == []
 
 
 async def test_a_peer_that_fails_is_left_out_and_told() -> None:
@@ -113,7 +137,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, int], str]:
 
     def made(redis: Any, folder: Path, durations: Durations, say: Any) -> Scripted:
         scripted = Scripted(redis, folder, durations, say)
-        scripted.failing, scripted.ran = failing, []
+        scripted.failing, scripted.ran, scripted.phases = failing, [], []
         return scripted
 
     monkeypatch.setattr(cli, "Bench", made)
