@@ -34,6 +34,13 @@ def build_api(context: HttpContext) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
+    # The innermost: errors, limits and CORS hold for it as for a route.
+    app.add_middleware(
+        emit.Shortcut,
+        tokens=context.tokens,
+        updates=context.updates,
+        max_bytes=context.settings.max_payload_bytes,
+    )
     errors.install(app)
     for part in (auth, sessions, emit, presence, health):
         app.include_router(part.router(context))
