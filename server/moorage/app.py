@@ -12,6 +12,7 @@ from moorage.cluster.local import LocalManager
 from moorage.cluster.manager import RedisStreamsManager
 from moorage.cluster.membership import Membership
 from moorage.drain import Drain
+from moorage.events.readers.base import SERVICE_RESTART
 from moorage.http.api import build_api
 from moorage.http.context import HttpContext
 from moorage.http.peers import Peers
@@ -32,12 +33,15 @@ from moorage.sockets.calling import Calling
 from moorage.sockets.clients import Client, Clients
 from moorage.sockets.events import Events
 from moorage.sockets.handshake import Door
+from moorage.sockets.reading import Reading
+from moorage.sockets.replies import Replies
 from moorage.sockets.server import SocketServer
 from moorage.sockets.updates import Updates
 from moorage.storage.backplane import Backplane
 from moorage.storage.state import State
 from moorage.storage.state_memory import MemoryState
 from moorage.storage.state_redis import RedisState
+from moorage.tasks.service import TaskService
 
 log = structlog.get_logger("moorage")
 
@@ -87,15 +91,17 @@ class Replica:
         self.server = SocketServer(settings, self.manager)
         self._compose_rpc()
         self._compose_sockets()
+        self._compose_events()
         self.drainer = Drain(
             settings.drain_ms / 1000,
-            lambda: [client.sid for client in self.clients.all()],
+            lambda: [*(client.sid for client in self.clients.all()), *self.event_log.connections],
             self.is_busy,
             lambda sid: (client := self.clients.get(sid)) is not None and client.calls,
             lambda sid, payload: self.server.send_event(sid, "server-draining", payload),
-            lambda sid: self.server.close_socket(sid, "server shutting down"),
+            self._lead_away,
         )
         self.door.on_connected.append(lambda client: self.drainer.connected(client.sid))
+        self.event_log.on_connected = self.drainer.connected
         peers = Peers(settings.peers_host, settings.port) if settings.peers_host else None
         context = HttpContext(
             settings=settings,
@@ -104,6 +110,8 @@ class Replica:
             updates=self.updates,
             presence=self.presence.has_active_ui_client,
             readiness=Readiness(self.observe, peers.reach_redis if peers else None),
+            events=self.event_log,
+            tasks=self.tasks.queue,
         )
         self.api = build_api(context)
         self.asgi = self.server.asgi(self.api)
@@ -168,6 +176,26 @@ class Replica:
         self.server.on_heard.append(self.serving.heard)
         self.server.on_closed.append(self._closed)
 
+    def _compose_events(self) -> None:
+        self.reading = Reading(
+            self.settings,
+            self.backplane,
+            self.state,
+            self.tokens.verify_or_fetch,
+            self.clients,
+            self.background,
+            self.server,
+        )
+        self.event_log = self.reading.log
+        self.tasks = TaskService(self.settings, self.event_log)
+        replies = Replies(self.clients, self.tasks.queue, self.background)
+        self.reading.streams.reply = replies.from_stream
+        self.server.direct.update(replies.handlers)
+        metrics = self.metrics
+        self.event_log.on_append = lambda result: metrics.event_appends.labels(result).inc()
+        self.event_log.on_publish_dropped = lambda reason: metrics.event_publishes_dropped.labels(reason).inc()
+        metrics.gauge(metrics.event_breaker, lambda: int(self.event_log.breaker))
+
     def _compose_metrics(self) -> None:
         metrics, calls = self.metrics, self.calls
         metrics.gauge(metrics.registrations, lambda: len(self.registry))
@@ -231,6 +259,10 @@ class Replica:
     def _call_ended(self, call: Call, result: str) -> None:
         self.metrics.call_ended(call.request.method, result, call.elapsed_s)
 
+    def _lead_away(self, sid: str) -> None:
+        if not self.reading.close(sid):
+            self.server.close_socket(sid, "server shutting down")
+
     def is_busy(self, sid: str) -> bool:
         """Calls are under way on this socket, as caller or as target."""
         return self.serving.is_busy(sid) or self.calls.is_busy(sid)
@@ -256,8 +288,10 @@ class Replica:
         if self.backplane is not None and self.cluster is not None and self.membership is not None:
             self.backplane.on_up.append(self._linked.set)
             self.membership.begin()
+            await self.event_log.start()
             await self.backplane.start(0)
             await self.cluster.start(0)
+        await self.tasks.start()
 
     async def come_up(self) -> None:
         """Returns when all is up for the first time, however long Redis is away; from then on ``/ready`` may say so."""
@@ -276,7 +310,8 @@ class Replica:
 
     async def drain(self) -> None:
         """Lead all sockets away, then end what is left with a typed end."""
-        await self.drainer.run()
+        await asyncio.gather(self.drainer.run(), self.tasks.drain())
+        self.event_log.close_readers(SERVICE_RESTART)
         self.calls.end_all("cancelled")
         for client in list(self.clients.all()):
             self.server.close_socket(client.sid, "server shutting down")
@@ -288,6 +323,8 @@ class Replica:
             await self.membership.stop()
         if self.foreign is not None:
             await self.foreign.stop()
+        await self.tasks.stop()
+        await self.event_log.stop()
         if self.cluster is not None:
             await self.cluster.stop()
         if self.backplane is not None:

@@ -23,6 +23,12 @@ EVIDENCE = ("goodbye", "no_receiver", "generation", "beats", "socket_gone", "loo
 """Kinds of positive evidence: of a replica (:data:`moorage.cluster.inboxes.GoneBy`), of a socket, and of a socket on
 a node that is no member."""
 
+APPEND_RESULTS = ("ok", "transient", "unlogged", "deleted")
+"""``unlogged``: gone out without an id, the log was down. ``deleted``: the session is no more."""
+
+PUBLISH_DROPS = ("in_flight", "unavailable", "failed")
+"""Too many in flight; no connection; Redis refused, or its answer was lost."""
+
 
 class Metrics:
     """The metrics, as attributes."""
@@ -73,6 +79,21 @@ class Metrics:
         self.connections = Gauge("websocket_connections", "Connected sockets", ["client_type"], registry=r)
         for client_type in ("user-scoped", "session-scoped", "machine-scoped"):
             self.connections.labels(client_type)
+        self.event_appends = Counter(
+            "event_log_appends_total", "Events reported, by what became of them", ["result"], registry=r
+        )
+        for result in APPEND_RESULTS:
+            self.event_appends.labels(result)
+        self.event_breaker = Gauge(
+            "event_log_breaker_state",
+            "0: closed, events are logged; 1: open; 2: a probe is under way",
+            registry=r,
+        )
+        self.event_publishes_dropped = Counter(
+            "event_publish_dropped_total", "Live messages not published, by reason", ["reason"], registry=r
+        )
+        for reason in PUBLISH_DROPS:
+            self.event_publishes_dropped.labels(reason)
         self.read_deliveries: Callable[[], int] = lambda: 0
         r.register(_Deliveries(self))
         self.read_malformed: Callable[[], Mapping[str, int]] = dict

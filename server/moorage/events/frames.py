@@ -181,12 +181,13 @@ class Head:
         return EventId.parse(self.last_id) or START
 
 
-def ready_frame(session_id: str, last: EventId, last_seq: int, epoch: str) -> dict[str, Any]:
-    """``ws_ready``."""
-    return {
+def ready_frame(session_id: str, last: EventId, last_seq: int, epoch: str) -> Frame:
+    """``ws_ready``, with the place it names."""
+    content = {
         "type": "ws_ready",
         "sessionId": session_id,
         "lastEventId": str(last),
         "lastSeq": last_seq,
         "epoch": epoch,
     }
+    return Frame(orjson.dumps(content), last, last_seq)

@@ -15,7 +15,7 @@ import msgspec
 
 from moorage.bugs import log_bug
 from moorage.errors import BackplaneError
-from moorage.events.frames import EventId, Frame, Head, Resume, ready_frame
+from moorage.events.frames import START, EventId, Frame, Head, Resume, ready_frame
 from moorage.events.gaps import Gap, find_gap
 from moorage.events.order import Order
 from moorage.events.readers.base import NO_SESSION, Reader
@@ -45,7 +45,7 @@ class Envelope(msgspec.Struct):
     epoch: str | None = None
     id: str | None = None
     seq: int | None = None
-    event: msgspec.Raw | None = None
+    event: msgspec.Raw = msgspec.Raw()
     deleted: bool = False
 
 
@@ -112,8 +112,7 @@ class Live:
 
     def _begin(self, group: Group, reader: Reader) -> None:
         order = group.order
-        ready = Frame.control(ready_frame(group.session_id, order.id, order.seq, order.epoch))
-        reader.begin(ready, order.epoch)
+        reader.begin(ready_frame(group.session_id, order.id, order.seq, order.epoch), order.epoch)
 
     def end_session(self, session_id: str, code: int) -> None:
         """End all readers of a session here."""
@@ -153,8 +152,8 @@ class Live:
 
     def _message(self, group: Group, envelope: Envelope) -> None:
         """Raises ValueError."""
-        event = bytes(envelope.event) if envelope.event is not None else None
-        if event is not None:
+        event = bytes(envelope.event)
+        if event:
             event.decode()  # or a browser would end the connection
             if not event.startswith(b"{"):
                 raise ValueError("event")
@@ -162,14 +161,14 @@ class Live:
             group.stale = True  # the log itself says so too, and only that counts
             self._mend_soon(group)
         elif envelope.id is None:
-            if event is None:
+            if not event:
                 raise ValueError("nothing")
             group.push(group.order.idless(Frame.event(event)))
         else:
             id, seq, epoch = EventId.parse(envelope.id), envelope.seq, envelope.epoch
             if id is None or epoch is None or seq is None or not 0 < seq < 2**53:
                 raise ValueError("place")
-            if event is not None:
+            if event:
                 self._take(group, epoch, Frame.event(event, id, seq))
             else:
                 group.order.heard(epoch, seq)
@@ -259,11 +258,13 @@ class Live:
                     return span.head.last_seq
             elif order.id == at:  # else the live channel has brought what follows, meanwhile
                 self._reset(group, span.head, gap)
-                return span.head.last_seq
 
     def _reset(self, group: Group, head: Head, gap: Gap) -> None:
-        through = group.order.place(head.epoch, head.last_seq, head.last)
-        ready = Frame.control(ready_frame(group.session_id, head.last, head.last_seq, head.epoch))
+        """Tell of the gap and go on behind it: with the beginning of a new log if that is kept, else at the end."""
+        anew = head.epoch != group.order.epoch and head.oldest_seq == 1
+        last, last_seq = (START, 0) if anew else (head.last, head.last_seq)
+        through = group.order.place(head.epoch, last_seq, last)
+        ready = ready_frame(group.session_id, last, last_seq, head.epoch)
         for reader in list(group.readers):
             reader.reset(ready, head.epoch, gap)
         group.push(through)

@@ -17,7 +17,7 @@ from moorage.events.frames import Event, EventId, Head, Resume, make_event
 from moorage.events.gaps import find_gap
 from moorage.events.live import Live, frame_of
 from moorage.events.reach import Reach
-from moorage.events.readers.base import NO_SESSION, Reader
+from moorage.events.readers.base import NO_SESSION, SERVICE_RESTART, Reader
 from moorage.events.replay import Reads, Replay
 from moorage.events.store import SessionDeleted, Store, Stored
 from moorage.events.store_memory import MemoryStore
@@ -65,6 +65,10 @@ class EventLog:
         self.settings = settings
         self.on_append: Callable[[str], None] = lambda result: None
         self.on_publish_dropped: Callable[[str], None] = lambda reason: None
+        self.connections: dict[str, Reader] = {}
+        """Readers with a connection of their own, by a key of this process."""
+        self.on_connected: Callable[[str], None] = lambda key: None
+        self._numbers = 0
         self._backplane = backplane
         self._serves_readers = readers
         own = b""
@@ -102,7 +106,7 @@ class EventLog:
 
     async def stop(self) -> None:
         """Readers end (1012), appends that wait are given up."""
-        self.close_readers(1012)
+        self.close_readers(SERVICE_RESTART)
         await self._writer.stop()
         self._reach.stop()
         for task in self._tasks:
@@ -194,13 +198,19 @@ class EventLog:
     # -- readers -------------------------------------------------------------------------------------------
     async def serve(self, reader: Reader, resume: Resume | None) -> None:
         """Register a reader, send ``ws_ready`` and what it missed; returns when it is live, or has ended."""
-        await self._replay.serve(reader, resume)
+        if reader.connects and not reader.ended:
+            self._numbers += 1
+            key = f"reader-{self._numbers}"
+            self.connections[key] = reader
+            reader.on_end.append(lambda reader: self._disconnected(key))
+            self.on_connected(key)
+        if not reader.ended:
+            await self._replay.serve(reader, resume)
 
-    def readers(self) -> list[Reader]:
-        """Every reader here."""
-        return self.live.all_readers()
+    def _disconnected(self, key: str) -> None:
+        del self.connections[key]
 
     def close_readers(self, code: int) -> None:
         """End every reader here."""
-        for reader in self.readers():
+        for reader in self.live.all_readers():
             reader.end(code)

@@ -45,12 +45,12 @@ RETRY_S = 0.02
 class Hole(NamedTuple):
     """Events without an id; from and to are ``at`` of the first and the last [epoch ms]."""
 
-    count: int
+    events: int
     start: int
     end: int
 
     def and_then(self, later: Hole) -> Hole:
-        return Hole(self.count + later.count, self.start, later.end)
+        return Hole(self.events + later.events, self.start, later.end)
 
 
 @dataclass(slots=True, eq=False)
@@ -97,7 +97,8 @@ class Writer:
     async def write(self, session_id: str, event: Event) -> Stored | None:
         """None: it has gone out without an id, or what became of it is not known yet. Never raises for Redis."""
         if not self.breaker.closed:
-            return self._leave_out(session_id, event)
+            self._leave_out(session_id, event)
+            return None
         number = None
         if session_id not in self._lanes and session_id not in self._holes and self._store.available:
             number = self._store.next_number()
@@ -111,7 +112,8 @@ class Writer:
             except BackplaneUnavailable:
                 number = None
             except BackplaneError:  # Redis refuses, and will go on to
-                return self._fail(session_id, event)
+                self._fail(session_id, event)
+                return None
         return await self._wait(session_id, event, number)
 
     async def stop(self) -> None:
@@ -172,14 +174,16 @@ class Writer:
         if self._waiting >= LANES_MAX_BYTES or (
             bound <= 0 and number is None and session_id not in self._lanes
         ):
-            return self._fail(session_id, event)
+            self._fail(session_id, event)
+            return None
         item = self._enqueue(session_id, event, number)
         try:
             async with asyncio.timeout(max(bound, RETRY_S)):
                 return await asyncio.shield(item.done)
         except TimeoutError:
             if item.number is None and self._withdraw(session_id, item):
-                return self._fail(session_id, event)
+                self._fail(session_id, event)
+                return None
             self._failed()
             return None
 
@@ -195,7 +199,7 @@ class Writer:
         added = []
         hole = self._holes.pop(session_id, None) if number is None else None
         if hole is not None:
-            data = {"count": hole.count, "from": hole.start, "to": hole.end}
+            data = {"count": hole.events, "from": hole.start, "to": hole.end}
             told = make_event("unlogged", data, None, int(time.time() * 1000), 1024)
             added.append(_Waiting(told, loop.create_future(), hole=hole))
         if event is not None:

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
-from moorage.http import auth, emit, errors, health, presence, sessions
+from moorage.http import auth, emit, errors, events, health, pages, presence, sessions, tasks
 from moorage.http.context import HttpContext
 from moorage.http.limits import BodyLimit
 
@@ -19,6 +19,8 @@ Sessions, messages and broadcasts of one account. Sign in with an Ed25519 key, t
 TAGS = [
     {"name": "accounts", "description": "Signing in"},
     {"name": "sessions", "description": "Sessions and their messages"},
+    {"name": "events", "description": "The event log of a session: append, read, follow"},
+    {"name": "tasks", "description": "Work of a session that workers do"},
     {"name": "realtime", "description": "Broadcast to connected sockets, and who is there"},
     {"name": "probes", "description": "For Kubernetes"},
 ]
@@ -42,7 +44,7 @@ def build_api(context: HttpContext) -> FastAPI:
         max_bytes=context.settings.max_payload_bytes,
     )
     errors.install(app)
-    for part in (auth, sessions, emit, presence, health):
+    for part in (auth, sessions, events, emit, presence, health, pages, tasks):
         app.include_router(part.router(context))
     app.add_middleware(BodyLimit, max_bytes=context.settings.max_payload_bytes)
     # Added last, so it is the outermost: errors are readable from other origins too.

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from moorage.accounts.tokens import Tokens
+from moorage.events.log import EventLog
 from moorage.http.readiness import Readiness
 from moorage.settings import Settings
 from moorage.storage.state import State
+from moorage.tasks.queue import TaskQueue
 
 
 class Broadcast(Protocol):
@@ -36,3 +38,5 @@ class HttpContext:
     updates: Broadcast
     presence: Callable[[str], Awaitable[bool]]
     readiness: Readiness
+    events: EventLog
+    tasks: TaskQueue

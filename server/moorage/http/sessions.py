@@ -113,12 +113,15 @@ def router(context: HttpContext) -> APIRouter:
         "/v1/sessions/{session_id}",
         response_model=Done,
         responses=errors(401, 404, 503),
-        summary="Remove a session with its messages",
+        summary="Remove a session with its messages, its tasks and its event log",
     )
     async def delete(session_id: str, account: Account) -> Response:
         updates.require()
+        # First: a failure here leaves a session that can be deleted again.
+        await context.tasks.forget(account, session_id)
         if not await state.delete_session(account, session_id):
             raise _unknown()
+        await context.events.delete(session_id)
         await tell(account, {"t": "delete-session", "sid": session_id})
         return answer({"success": True})
 

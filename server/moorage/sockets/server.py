@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from moorage.cluster.local import LocalManager
-from moorage.cluster.packets import BINARY_ACK, BINARY_EVENT, EVENT, encode
+from moorage.cluster.packets import BINARY_ACK, BINARY_EVENT, EVENT, Encoded, encode
 from moorage.settings import Settings
 from moorage.sockets.engine import Engine
 from moorage.sockets.handover import SocketHttpProtocol
@@ -90,6 +90,17 @@ class SocketServer(Incoming):
             raise
         self.manager.push((eio_sid,), packet)
         return ack_id
+
+    def push(self, sid: str, packet: Encoded) -> None:
+        """Write a packet that was encoded before, e.g. for many, to one socket of the default namespace."""
+        eio_sid = self.manager.transport_of(sid)
+        if eio_sid is not None and eio_sid in self.eio.sockets:
+            self.manager.push((eio_sid,), packet)
+
+    def unsent(self, sid: str) -> int:
+        """[bytes] that wait for a socket of the default namespace to read them."""
+        socket = self.eio.sockets.get(self.manager.transport_of(sid) or "")
+        return socket.unsent if socket is not None else 0
 
     def forget_ack(self, sid: str, ack_id: int) -> None:
         """The ack is not wanted any more; it will be ignored."""

@@ -14,7 +14,6 @@ from moorage.cluster.packets import BINARY, TEXT, Encoded, frame
 from moorage.sockets.engine import Engine
 from moorage.sockets.polling import PollingSocket
 from moorage.sockets.transport import (
-    BEHIND_BYTES,
     CLIENT_DISCONNECT,
     SHUTTING_DOWN,
     TRANSPORT_CLOSE,
@@ -40,11 +39,18 @@ class Owner(Protocol):
     def shutdown(self) -> None: ...
 
 
+class Bounds(Protocol):
+    """[bytes] Unsent before the owner is told; the largest message of a client."""
+
+    max_buffer_bytes: int
+    max_http_buffer_size: int
+
+
 class Connection(WSListener):  # type: ignore[misc]
     """One WebSocket: puts fragments together, closes politely, stands in uvicorn's list of connections."""
 
-    def __init__(self, engine: Engine, environ: dict[str, Any], connections: set[Any]) -> None:
-        self.engine = engine
+    def __init__(self, bounds: Bounds, environ: dict[str, Any], connections: set[Any]) -> None:
+        self.bounds = bounds
         self.environ = environ
         self.owner: Owner | None = None
         self._connections = connections
@@ -58,7 +64,7 @@ class Connection(WSListener):  # type: ignore[misc]
         self.ws = transport
         self.raw: asyncio.Transport = transport.underlying_transport
         # pause_writing is then the sign that the client does not read.
-        self.raw.set_write_buffer_limits(high=self.engine.max_buffer_bytes)
+        self.raw.set_write_buffer_limits(high=self.bounds.max_buffer_bytes)
         self._connections.add(self)
         self.start()
 
@@ -103,7 +109,7 @@ class Connection(WSListener):  # type: ignore[misc]
             self.close(WSCloseCode.SERVICE_RESTART)
 
     # -- ours ----------------------------------------------------------------------------------------------
-    def close(self, code: WSCloseCode) -> None:
+    def close(self, code: int) -> None:
         """Send what is queued and a close frame, wait for the client's for a moment."""
         self.owner = None
         self.ws.send_close(code)
@@ -131,7 +137,7 @@ class Connection(WSListener):  # type: ignore[misc]
         if kind != WSMsgType.CONTINUATION:
             self._parts_type = kind
         self._size += frame.payload_size
-        if self._size > self.engine.max_http_buffer_size:
+        if self._size > self.bounds.max_http_buffer_size:
             owner.bad_frame("message too large")
             return
         self._parts.append(frame.get_payload_as_bytes())
@@ -155,6 +161,10 @@ class Connection(WSListener):  # type: ignore[misc]
 
 class FreshConnection(Connection):
     """A client that begins with WebSocket."""
+
+    def __init__(self, engine: Engine, environ: dict[str, Any], connections: set[Any]) -> None:
+        super().__init__(engine, environ, connections)
+        self.engine = engine
 
     def start(self) -> None:
         peer = self.engine.sink.opened(self.engine.generate_id(), self.environ)
@@ -231,8 +241,8 @@ class DirectSocket(Socket):
         polling.retire()
 
     @property
-    def behind(self) -> bool:  # type: ignore[override]
-        return self._connection.raw.get_write_buffer_size() > BEHIND_BYTES
+    def unsent(self) -> int:  # type: ignore[override]
+        return self._connection.raw.get_write_buffer_size()
 
     def push(self, packet: Encoded) -> None:
         self._write(packet.wire)

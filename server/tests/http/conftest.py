@@ -10,12 +10,15 @@ import pytest
 from fastapi import FastAPI
 
 from moorage.accounts.tokens import Tokens
+from moorage.events.log import EventLog
 from moorage.http.api import build_api
 from moorage.http.context import HttpContext
 from moorage.http.readiness import Observations, Readiness
-from moorage.settings import load
+from moorage.settings import Settings, load
 from moorage.sockets.updates import Updates
 from moorage.storage.state_memory import MemoryState
+from moorage.storage.tasks_memory import MemoryTasks
+from moorage.tasks.queue import TaskQueue
 
 from .recorder import Recorder
 
@@ -26,9 +29,12 @@ SECRET = "http-test-secret-" + "s" * 30
 class World:
     """One API over memory. ``seen`` is what the replica knows of itself; ``active`` may be an error to raise."""
 
+    settings: Settings
     recorder: Recorder
     state: MemoryState
     tokens: Tokens
+    events: EventLog
+    tasks: MemoryTasks
     seen: Observations
     active: bool | Exception
     ask_peers: Callable[[], Awaitable[bool | None]] | None
@@ -43,9 +49,11 @@ class World:
 def make_world(**overrides: Any) -> World:
     settings = load(secret_key=SECRET, **overrides)
     recorder, state, tokens = Recorder(), MemoryState(), Tokens(settings)
+    events, tasks = EventLog(None, settings), MemoryTasks()
     world = World(
-        recorder, state, tokens, Observations(True, False, False, "ok", False), False, None, FastAPI()
-    )
+        settings, recorder, state, tokens, events, tasks,
+        Observations(True, False, False, "ok", False), False, None, FastAPI(),
+    )  # fmt: skip
 
     async def presence(account: str) -> bool:
         if isinstance(world.active, Exception):
@@ -62,6 +70,10 @@ def make_world(**overrides: Any) -> World:
         updates=Updates(recorder, lambda: recorder.up),
         presence=presence,
         readiness=Readiness(lambda: world.seen, ask_peers),
+        events=events,
+        tasks=TaskQueue(
+            tasks, events, handler=settings.task_handler, event_max_bytes=settings.event_max_bytes
+        ),
     )
     world.app = build_api(context)
     return world

@@ -49,11 +49,12 @@ class Reader:
 
     A subclass says how a frame is written (:meth:`write`), how much is unsent (:meth:`unsent`) and how the
     connection ends (:meth:`close`). ``waits``: live events come only after the replay. ``answers``: the client is
-    expected to say something at every ping.
+    expected to say something at every ping. ``connects``: the connection is for this reader alone.
     """
 
     waits = False
     answers = False
+    connects = True
 
     def __init__(self, session_id: str, limits: Limits) -> None:
         self.session_id = session_id
