@@ -28,6 +28,10 @@ if WIRE_LOG.level == logging.NOTSET:
     # to see it.
     WIRE_LOG.setLevel(logging.ERROR)
 
+CONNECT_S = 3.0
+"""[s] Bound of the TCP connection alone. Right after pods are lost, a Service may still send a new connection to an
+address that is gone: nobody answers, and each repeated SYN goes to the same address. Only another connection helps."""
+
 CLOSE_S = 1.0
 """[s] How long a close waits for what was written to go out, and then for the peer's close frame."""
 
@@ -45,7 +49,7 @@ class Socket(socketio.AsyncClient):  # type: ignore[misc]  # python-socketio has
     def __init__(
         self, on_event: EventHandler, on_closed: CloseHandler, tls: ssl.SSLContext | None = None
     ) -> None:
-        self._http = aiohttp.ClientSession()
+        self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_S))
         super().__init__(
             reconnection=False,
             handle_sigint=False,
