@@ -132,6 +132,7 @@ def _header(scenario: Scenario, run: Run, driver: Driver, seed: int) -> dict[str
         "runSeed": run.seed,
         "driver": run.driver,
         "replicas": [replica.id for replica in driver.replicas],
+        "links": [replica.link for replica in driver.replicas],
         "env": dict(setup.env),
         "redisLinks": setup.redis_links,
         "mutant": run.mutant,

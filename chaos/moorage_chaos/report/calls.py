@@ -34,6 +34,10 @@ def scatter(pairs: list[Pair], timeline: Timeline) -> dict[str, Any]:
     for pair in pairs:
         ms = pair.ms if pair.ms is not None else (timeline.end - pair.t0) / 1e6
         points.append((timeline.at(pair.t0), max(ms, 0.001), kind_of(pair)))
+    return _drawn(points, timeline)
+
+
+def _drawn(points: list[Point], timeline: Timeline) -> dict[str, Any]:
     drawn = thinned(points, timeline.seconds)
     return {
         "of": len(points),
@@ -41,6 +45,25 @@ def scatter(pairs: list[Pair], timeline: Timeline) -> dict[str, Any]:
         "y": [float(f"{y:.3g}") for _, y, _ in drawn],
         "k": [k for _, _, k in drawn],
     }
+
+
+def copies(history: History, timeline: Timeline) -> dict[str, Any] | None:
+    """A scatter of deliveries: each copy of a broadcast from the request of its emit, each event of a log from its
+    report to the moment a reader rendered it. None for a row without."""
+    begun: dict[Any, int] = {emit.invoke.id: emit.t0 for emit in history.pairs("emit")}
+    logged: dict[Any, int] = {
+        (append.value.get("session"), append.result["id"]): append.t0
+        for append in history.pairs("append")
+        if append.result.get("id") is not None
+    }
+    sessions = {note.value.get("reader"): note.value.get("session") for note in history.notes("reader")}
+    seen = [(note.t, begun.get(note.value.get("mark"))) for note in history.notes("received")]
+    seen += [
+        (note.t, logged.get((sessions.get(note.value.get("reader")), note.value.get("id"))))
+        for note in history.notes("event")
+    ]
+    points = [(timeline.at(t0), max((t - t0) / 1e6, 0.001), OK) for t, t0 in seen if t0 is not None]
+    return _drawn(points, timeline) if points else None
 
 
 def thinned(points: list[Point], seconds: float) -> list[Point]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from moorage_chaos.history import History
-from moorage_chaos.report.calls import calls
+from moorage_chaos.report.calls import calls, copies
 from moorage_chaos.report.delivery import deliveries
 from moorage_chaos.report.detection import detections
 from moorage_chaos.report.lives import bands, clients, lanes
@@ -44,6 +44,7 @@ def of_history(history: History) -> dict[str, Any]:
         "bands": shown,
         "lanes": lanes(history, timeline, shown),
         "calls": calls(history, timeline),
+        "copies": copies(history, timeline),
         "clients": clients(history, timeline),
         "detections": detections(history, timeline),
         "deliveries": deliveries(history),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain, count
 from typing import Any
 from xml.etree import ElementTree as xml
 
@@ -44,16 +45,14 @@ def junit(run: dict[str, Any]) -> bytes:
 def _cases(
     suite: xml.Element, run: dict[str, Any], row: dict[str, Any], promises: list[dict[str, Any]]
 ) -> None:
-    seen: Counter[str] = Counter()
+    names: set[str] = set()
     for number, promise in enumerate(promises):
-        name = promise["name"]
-        seen[name] += 1
+        name = _new_name(_printable(promise["name"]), names)
         case = xml.SubElement(
             suite,
             "testcase",
             classname=_printable(f"chaos.{run['driver']}.{row['row']}"),
-            # Readers of JUnit take two cases of one name for one.
-            name=_printable(name if seen[name] == 1 else f"{name} ({seen[name]})"),
+            name=name,
             time=f"{row['seconds'] if number == 0 else 0.0:.3f}",
         )
         measured = f"{promise['measured']} {promise['unit']} (bar {promise['bar']})"
@@ -64,6 +63,14 @@ def _cases(
             found.text = _printable(f"{text}\n{row.get('replay', '')}".rstrip())
         else:
             xml.SubElement(case, "system-out").text = text
+
+
+def _new_name(name: str, names: set[str]) -> str:
+    """Readers of JUnit take two cases of one name for one: the second is ``name (2)``."""
+    tried = chain([name], (f"{name} ({n})" for n in count(2)))
+    found = next(one for one in tried if one not in names)
+    names.add(found)
+    return found
 
 
 def _printable(text: str) -> str:

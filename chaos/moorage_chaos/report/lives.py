@@ -62,9 +62,13 @@ def lanes(history: History, timeline: Timeline, shown: list[dict[str, Any]]) -> 
     """A lane for each place of a replica (and each worker that died), then one for Redis if something was done to it:
     ``{"name", "spans": [{"from", "to", "state"}]}``. States: ready, draining, down, paused, cut (a link)."""
     notes = [e for e in history.events if e.id is None and e.op in ("death", "alive", "draining")]
-    link_of = {str(e.value.get("replica")): str(e.value.get("link") or e.value.get("replica")) for e in notes}
+    header = history.header
+    link_of = dict(zip(map(str, header.get("replicas", ())), map(str, header.get("links", ())), strict=False))
+    link_of |= {
+        str(e.value.get("replica")): str(e.value.get("link") or e.value.get("replica")) for e in notes
+    }
     places: dict[str, list[Event]] = {
-        link_of.get(str(name), str(name)): [] for name in history.header.get("replicas", ())
+        link_of.get(str(name), str(name)): [] for name in header.get("replicas", ())
     }
     for note in notes:
         places.setdefault(link_of[str(note.value.get("replica"))], []).append(note)

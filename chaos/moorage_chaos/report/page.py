@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from moorage_chaos.verdict import merge
 
-CHARTED = ("seconds", "bands", "lanes", "calls", "clients")
+CHARTED = ("seconds", "bands", "lanes", "calls", "copies", "clients")
 """What the page's script needs of a history; all else is in tables."""
 
 

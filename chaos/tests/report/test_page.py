@@ -133,12 +133,12 @@ async def test_a_browser_draws_every_chart_without_an_error_and_without_a_reques
     page.on("request", lambda request: requests.append(request.url))
     await page.goto((folder / PAGE).as_uri())
     await page.click("button[data-open=yes]")
-    await page.wait_for_function("document.querySelectorAll('#row-a-row canvas').length === 5")
+    await page.wait_for_function("document.querySelectorAll('#row-a-row canvas').length === 6")
     drawn = await page.eval_on_selector_all(
         "#row-a-row canvas",
         "all => all.map(c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(v => v > 0))",
     )
-    assert drawn == [True] * 5
+    assert drawn == [True] * 6
     assert troubles == []
     assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
 

@@ -46,7 +46,7 @@
       cursor: { sync: { key: row }, points: { size: 6 }, drag: { x: true, y: false } },
       scales: { x: { time: false, range: (u, min, max) => [min, max] }, y: y.scale || {} },
       axes: [
-        { ...axis, space: 70, values: (u, splits) => splits.map((s) => `${+s.toFixed(3)} s`) },
+        { ...axis, space: 70, size: 30, values: (u, splits) => splits.map((s) => `${+s.toFixed(3)} s`) },
         { ...axis, size: GUTTER, values: (u, splits) => splits.map((s) => (s === null ? "" : y.label(s))), ...y.axis },
       ],
       series: [{ label: "time", value: (u, v) => (v === null ? "–" : `${v.toFixed(2)} s`) }, ...series],
@@ -68,10 +68,23 @@
     ctx.fill();
   }
 
-  function scatter(row, data) {
-    const { x, y, k } = data.calls.scatter;
-    const low = Math.pow(10, Math.floor(Math.log10(Math.min(...y, 1))));
-    const high = Math.pow(10, Math.ceil(Math.log10(Math.max(...y, 10) * 1.001)));
+  /** A logarithmic axis of milliseconds that holds all values; lines at the decades only. */
+  function decades(values) {
+    let low = 1, high = 10;
+    for (const v of values) {
+      if (v !== null && v > 0 && v < low) low = v;
+      if (v !== null && v > high) high = v;
+    }
+    const first = Math.floor(Math.log10(low)), last = Math.ceil(Math.log10(high * 1.001));
+    const splits = Array.from({ length: last - first + 1 }, (_, i) => Math.pow(10, first + i));
+    return {
+      scale: { distr: 3, log: 10, range: [splits[0], splits[splits.length - 1]] },
+      axis: { splits, filter: (u, all) => all },
+      label: (v) => `${+v.toPrecision(6)} ms`,
+    };
+  }
+
+  function points(row, data, { x, y, k }, height) {
     const draw = (u) => {
       const { ctx, bbox } = u;
       ctx.save();
@@ -91,12 +104,13 @@
     };
     const series = [{
       label: "answered in", paths: draw, points: { show: false }, stroke: css("--ok"),
-      value: (u, v, s, i) => (i === null || i === undefined ? "–" : `${number(y[i])} ms, ${["ok", "typed error", "no typed end"][k[i]]}`),
+      value: (u, v, s, i) => (i === null || i === undefined ? "–" : `${number(y[i])} ms, ${["ok", "typed error", "no answer"][k[i]]}`),
     }];
-    const scale = { distr: 3, log: 10, range: [low, high] };
-    const label = (v) => (Number.isInteger(Math.round(Math.log10(v) * 1e6) / 1e6) ? `${+v.toPrecision(6)} ms` : "");
-    return [options(row, 260, { scale, label }, series, data.bands), [x, y]];
+    return [options(row, height, decades(y), series, data.bands), [x, y]];
   }
+
+  const scatter = (row, data) => points(row, data, data.calls.scatter, 240);
+  const copies = (row, data) => points(row, data, data.copies, 190);
 
   function line(name, color, value, more = {}) {
     return { label: name, stroke: css(color), width: 1.5, value: (u, v) => (v === null ? "–" : value(v)), ...more };
@@ -105,18 +119,12 @@
   function quantiles(row, data) {
     const { x, p50, p95, max } = data.calls.lines;
     const ms = (v) => `${number(v)} ms`;
-    const all = [...p50, ...max].filter((v) => v !== null && v > 0);
-    const scale = {
-      distr: 3, log: 10,
-      range: [Math.pow(10, Math.floor(Math.log10(Math.min(...all, 1)))), Math.pow(10, Math.ceil(Math.log10(Math.max(...all, 10))))],
-    };
     const points = { show: true, size: 3 };
     const series = [
       line("p50", "--ok", ms, { points }), line("p95", "--p95", ms, { points, dash: [6, 3] }),
       line("max", "--untyped", ms, { points, dash: [2, 3] }),
     ];
-    const label = (v) => (Number.isInteger(Math.round(Math.log10(v) * 1e6) / 1e6) ? `${+v.toPrecision(6)} ms` : "");
-    return [options(row, 190, { scale, label }, series, data.bands), [x, p50, p95, max]];
+    return [options(row, 170, decades([...p50, ...max]), series, data.bands), [x, p50, p95, max]];
   }
 
   function rates(row, data) {
@@ -127,7 +135,7 @@
       line("ok", "--ok", per, stepped), line("not ok", "--untyped", per, { ...stepped, dash: [4, 3] }),
     ];
     const y = { scale: { range: (u, min, max) => [0, Math.max(max * 1.1, 1)] }, label: per };
-    return [options(row, 150, y, series, data.bands), [x, ok, bad]];
+    return [options(row, 130, y, series, data.bands), [x, ok, bad]];
   }
 
   /** Two staircases on one time axis: at each moment the last level of either. */
@@ -156,7 +164,7 @@
       line("with a registration", "--p95", number, { ...stepped, dash: [6, 3] }),
     ];
     const y = { scale: { range: (u, min, max) => [0, Math.max(max * 1.1, 1)] }, label: number };
-    return [options(row, 150, y, series, data.bands), [x, up, there]];
+    return [options(row, 130, y, series, data.bands), [x, up, there]];
   }
 
   function bar(ctx, state, left, top, width, height) {
@@ -182,6 +190,7 @@
       ctx.clip();
       ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
       ctx.textBaseline = "middle";
+      ctx.textAlign = "left";
       const height = (bbox.height / names.length) * 0.7;
       data.lanes.forEach((lane, i) => {
         const top = u.valToPos(i, "y", true) - height / 2;
@@ -198,14 +207,14 @@
       axis: { splits: names.map((_, i) => i), grid: { show: false } },
     };
     const none = { label: "", paths: () => null, points: { show: false } };
-    const made = options(row, names.length * 26 + 46, y, [none], [], { legend: { show: false } });
+    const made = options(row, names.length * 26 + 38, y, [none], [], { legend: { show: false } });
     made.scales.y.range = (u) => [-0.5, names.length - 0.5];
     made.scales.y.dir = -1;
     made.hooks = { draw: [draw] };
     return [made, [[0, data.seconds], [null, null]]];
   }
 
-  const CHARTS = { scatter, lanes, quantiles, rates, clients };
+  const CHARTS = { scatter, copies, lanes, quantiles, rates, clients };
 
   function build(details) {
     const row = details.dataset.row;
