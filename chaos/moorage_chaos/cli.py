@@ -7,7 +7,7 @@ import asyncio
 import importlib
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -224,12 +224,13 @@ def _conclude(results: Sequence[RowResult], console: Console) -> int:
 def _write(run: dict[str, Any], folder: Path, arguments: argparse.Namespace) -> list[str]:
     """All files of the run; what could not be written, in words. A file that is missing must not look green."""
     trouble = []
-    for path, write in (
+    files: list[tuple[Path | None, Callable[[Path], None]]] = [
         (folder / saved.RUN_FILE, lambda path: write_json(run, path)),
         (arguments.json, lambda path: write_json(run, path)),
         (arguments.junit, lambda path: write_whole(path, report.junit(run))),
         (folder, lambda path: report.write(run, path)),
-    ):
+    ]
+    for path, write in files:
         if path is None:
             continue
         try:

@@ -95,7 +95,6 @@ class LocalDriver:
         self.config.folder.mkdir(parents=True, exist_ok=True)
         if self._keeper is None:
             await self._start_keeper()
-        assert self._keeper is not None
         await self._start_namespaces(setup)
         self.links = FrontControl(self._on_ready, self._namespaces)
         await self.links.start(self._log("front"))
@@ -302,7 +301,8 @@ class LocalDriver:
             env["STATE_URL"] = self._state.url
         log, mutant = self._log(f"{place.link}.{place.generation}"), self.config.mutant
         if isinstance(place, LocalWorker):
-            argv, entry, args = ["worker"], self.config.worker_entry, [mutant]
+            argv, entry = ["worker"], self.config.worker_entry
+            args: list[Any] = [mutant]
         else:
             argv = ["serve"]
             entry, args = (MUTANT_ENTRY, [mutant, argv]) if mutant else (self.config.entry, [])

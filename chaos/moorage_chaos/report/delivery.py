@@ -53,7 +53,7 @@ def _of_broadcasts(history: History) -> list[dict[str, Any]]:
     emits = {
         emit.invoke.id: emit for emit in history.pairs("emit") if isinstance(emit.value.get("expect"), list)
     }
-    copies: dict[str, Counter[int]] = defaultdict(Counter)
+    copies: dict[str, Counter[Any]] = defaultdict(Counter)
     seqs: dict[str, set[int]] = defaultdict(set)
     for note in history.notes("received"):
         mark, client = note.value.get("mark"), str(note.value.get("client"))

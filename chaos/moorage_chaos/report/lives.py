@@ -97,7 +97,8 @@ def _life(events: list[Event], timeline: Timeline) -> list[dict[str, Any]]:
     states = {"death": "down", "alive": "ready", "draining": "draining"}
     # What is heard of first tells what it was before: one that comes up was not there.
     state = "down" if events and events[0].op == "alive" else "ready"
-    spans, since = [], 0.0
+    spans: list[dict[str, Any]] = []
+    since = 0.0
     for event in events:
         at = max(0.0, timeline.at(event.t))
         spans.append({"from": since, "to": at, "state": state})
