@@ -11,6 +11,7 @@ from moorage.accounts.tokens import Tokens
 from moorage.cluster.local import LocalManager
 from moorage.cluster.manager import RedisStreamsManager
 from moorage.cluster.membership import Membership
+from moorage.cluster.memory import MemoryManager
 from moorage.drain import Drain
 from moorage.events.readers.base import SERVICE_RESTART
 from moorage.http.api import build_api
@@ -35,6 +36,7 @@ from moorage.sockets.events import Events
 from moorage.sockets.handshake import Door
 from moorage.sockets.reading import Reading
 from moorage.sockets.replies import Replies
+from moorage.sockets.returning import Returning
 from moorage.sockets.server import SocketServer
 from moorage.sockets.updates import Updates
 from moorage.storage.backplane import Backplane
@@ -44,10 +46,6 @@ from moorage.storage.state_redis import RedisState
 from moorage.tasks.service import TaskService
 
 log = structlog.get_logger("moorage")
-
-BROKEN_TRANSPORT = ("transport close", "transport error", "ping timeout")
-"""Reasons after which a client may come back; its calls run on through the recovery window."""
-
 
 START_BOUND_S = 10.0
 """For programs that need a replica to be up before they go on."""
@@ -83,9 +81,11 @@ class Replica:
                 stream_maxlen=settings.stream_maxlen,
                 stream_read_count=settings.stream_read_count,
                 channel_prefix=settings.channel_prefix,
+                recovery_secret=settings.secret_key,
+                recovery_window_ms=settings.recovery_window_ms,
             )
             self.membership = Membership(settings, self.backplane)
-        self.manager = self.cluster or LocalManager()
+        self.manager = self.cluster or self._build_manager()
         self.state: State = self._build_state()
         self.tokens = Tokens(settings)
         self.server = SocketServer(settings, self.manager)
@@ -116,6 +116,12 @@ class Replica:
         self.api = build_api(context)
         self.asgi = self.server.asgi(self.api)
         self._compose_metrics()
+
+    def _build_manager(self) -> LocalManager:
+        secret, window_ms = self.settings.secret_key, self.settings.recovery_window_ms
+        if secret and window_ms:
+            return MemoryManager(recovery_secret=secret, recovery_window_ms=window_ms)
+        return LocalManager()
 
     def _build_state(self) -> State:
         url = self.settings.effective_state_url
@@ -168,13 +174,31 @@ class Replica:
         self.door = Door(self.clients, self.tokens.verify_or_fetch, self.manager.join)
         self.door.on_connected.append(self._connected)
         self.door.on_disconnected.append(self._disconnected)
+        self.returning = Returning(
+            self.manager.recovery,
+            self.clients,
+            self.calling,
+            self.tokens.verify_or_fetch,
+            self.manager.join,
+            self.calls.caller_gone,
+            self.settings.recovery_window_ms / 1000,
+        )
         self.server.on("connect", self.door.connect)
         self.server.on("disconnect", self.door.disconnect)
         self.server.connect_payload = lambda sid: {"replica": self.settings.replica_id}
         self.server.direct.update(self.events.handlers)
+        self.server.direct["app-state"] = self.returning.watch(self.events.handlers["app-state"])
         self.server.direct.update(self.calling.handlers)
         self.server.on_heard.append(self.serving.heard)
         self.server.on_closed.append(self._closed)
+
+    def _malformed(self) -> dict[str, int]:
+        assert self.cluster is not None
+        return {
+            "stream": self.cluster.reader.poisoned,
+            "request": self.cluster.requests.malformed,
+            "member": self.membership.malformed if self.membership else 0,
+        }
 
     def _compose_events(self) -> None:
         self.reading = Reading(
@@ -206,6 +230,7 @@ class Replica:
         if self.cluster is not None:
             reader = self.cluster.reader
             metrics.gauge(metrics.stream_lag, lambda: reader.lag_ms)
+            metrics.read_malformed = self._malformed
         calls.on_ended = self._call_ended
         calls.on_waited = metrics.rpc_grace_wait.observe
         calls.on_evidence = lambda kind: metrics.rpc_evidence.labels(kind).inc()
@@ -248,13 +273,8 @@ class Replica:
     def _closed(self, sid: str, reason: str) -> None:
         """The transport is gone: calls that ran on it end now, before any handler or room is touched."""
         self.serving.closed(sid)
-        if not self.calls.is_busy(sid):
-            return
-        window = self.settings.recovery_window_ms / 1000
-        if reason in BROKEN_TRANSPORT and window > 0:
-            asyncio.get_running_loop().call_later(window, self.calls.caller_gone, sid)
-        else:
-            self.calls.caller_gone(sid)
+        if self.calls.is_busy(sid):
+            self.returning.caller_closed(sid, reason)
 
     def _call_ended(self, call: Call, result: str) -> None:
         self.metrics.call_ended(call.request.method, result, call.elapsed_s)

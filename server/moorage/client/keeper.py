@@ -140,9 +140,12 @@ class Keeper:
         renewed = False
         while True:
             auth = {**self._auth, "token": await self._token.get()}
-            last = self._socket
-            if resume and last is not None and last.pid is not None and last.offset is not None:
-                auth |= {"pid": last.pid, "offset": last.offset}
+            if self._recover:
+                # Both keys, be they null, say that offsets behind the arguments of events are understood.
+                auth |= {"pid": None, "offset": None}
+                last = self._socket
+                if resume and last is not None and last.pid is not None:
+                    auth |= {"pid": last.pid, "offset": last.offset}
             socket = Socket(self._event, self._closed, self._tls)
             try:
                 await socket.open(self.url, self._path, auth, self._open_timeout)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import re
 import ssl
 import time
 from collections.abc import Callable
@@ -27,6 +28,9 @@ if WIRE_LOG.level == logging.NOTSET:
     # The libraries log every packet at INFO and every lost connection at WARNING; set this logger's level
     # to see it.
     WIRE_LOG.setLevel(logging.ERROR)
+
+OFFSET = re.compile(r"[0-9]{1,20}-[0-9]{1,20}", re.ASCII)
+"""Id of an entry of the server's stream."""
 
 CONNECT_S = 3.0
 """[s] Bound of the TCP connection alone. Right after pods are lost, a Service may still send a new connection to an
@@ -218,8 +222,9 @@ class Socket(socketio.AsyncClient):  # type: ignore[misc]  # python-socketio has
         if id is not None:
             self._owed.add(id)
             self.activity.set()
-        if self.pid is not None and len(data) > 2 and isinstance(data[-1], str):
-            self.offset = data.pop()  # appended by the server to whatever can be missed
+        last = data[-1] if len(data) > 1 else None
+        if self.pid is not None and isinstance(last, str) and OFFSET.fullmatch(last):
+            self.offset = data.pop()  # appended by the server to whatever can be missed, and behind any text
         self._on_event(self, data[0], data[1:], id)
 
     async def _handle_ack(self, namespace: str | None, id: int | None, data: Any) -> None:

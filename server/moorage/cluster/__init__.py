@@ -9,18 +9,27 @@ how Redis is reached (``storage``, below). Nothing here imports anything above; 
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from moorage.cluster.broadcast import Answers, BroadcastOperator, RemoteSocket
+    from moorage.cluster.emitter import Emitter
     from moorage.cluster.manager import RedisStreamsManager
 
-__all__ = ["RedisStreamsManager"]
+__all__ = ["Answers", "BroadcastOperator", "Emitter", "RedisStreamsManager", "RemoteSocket"]
+
+_HOMES = {
+    "Answers": "broadcast",
+    "BroadcastOperator": "broadcast",
+    "Emitter": "emitter",
+    "RedisStreamsManager": "manager",
+    "RemoteSocket": "broadcast",
+}
 
 
 def __getattr__(name: str) -> Any:
     # Loaded when it is asked for: most modules here are used without python-socketio.
-    if name == "RedisStreamsManager":
-        from moorage.cluster.manager import RedisStreamsManager
-
-        return RedisStreamsManager
+    if name in _HOMES:
+        return getattr(import_module(f"moorage.cluster.{_HOMES[name]}"), name)
     raise AttributeError(name)

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from moorage.cluster import wire
+from moorage.cluster.carriers import Carrier
 from moorage.cluster.wire import Opts
-from moorage.storage.backplane import Backplane
 
 logger = logging.getLogger(__name__)
 
@@ -40,16 +40,16 @@ class LocalSockets(Protocol):
 
 
 class Answers:
-    """The answering side. ``uid`` is this node's; ``prefix`` that of the channels.
+    """The answering side. ``uid`` is this node's.
 
     ``handlers``: event of a server-side emit -> function or coroutine function; what it returns is the answer.
     ``malformed`` counts messages that could not be decoded.
     """
 
-    def __init__(self, backplane: Backplane, local: LocalSockets, *, uid: str, prefix: str) -> None:
+    def __init__(self, carrier: Carrier, local: LocalSockets, *, uid: str) -> None:
         self.handlers: dict[str, Callable[..., Any]] = {}
         self.malformed = 0
-        self._backplane, self._local, self._uid, self._prefix = backplane, local, uid, prefix
+        self._carrier, self._local, self._uid = carrier, local, uid
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
@@ -59,9 +59,8 @@ class Answers:
                 task.cancel()
             await asyncio.wait(self._tasks)
 
-    def asked(self, namespace: str, payload: bytes) -> None:
-        """A message came on the public channel of ``namespace``."""
-        message = wire.decode_payload(payload)
+    def asked(self, namespace: str, message: wire.Message | wire.Malformed) -> None:
+        """A question to all nodes of ``namespace`` came."""
         if isinstance(message, wire.Malformed):
             self.malformed += 1
             return
@@ -80,8 +79,7 @@ class Answers:
             self.malformed += 1
 
     def _reply(self, namespace: str, uid: str, number: int, request_id: str, **data: Any) -> None:
-        payload = wire.encode_payload(self._uid, namespace, number, {"requestId": request_id, **data})
-        self._backplane.publish(wire.private_channel(self._prefix, namespace, uid), payload)
+        self._carrier.reply(namespace, uid, number, {"requestId": request_id, **data})
 
     def _tell_sockets(self, namespace: str, uid: str, body: wire.FetchSockets) -> None:
         sockets = [self._local.describe(namespace, sid) for sid in self._local.matching(namespace, body.opts)]

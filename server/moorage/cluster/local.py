@@ -10,11 +10,14 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from socketio import AsyncManager
 
 from moorage.cluster.packets import EVENT, Encoded, encode
+
+if TYPE_CHECKING:
+    from moorage.cluster.recovery import Recovery
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +53,8 @@ class LocalManager(AsyncManager):  # type: ignore[misc]
         self._counters: dict[str, int] = {}
         self.deliveries = 0
         """Copies of broadcasts written to sockets of this process."""
+        self.recovery: Recovery | None = None
+        """Connection state recovery; None: off, or not offered by this manager."""
 
     # -- our interface -----------------------------------------------------------------------------------
     def join(self, sid: str, room: str, namespace: str = "/") -> bool:

@@ -1,7 +1,8 @@
 """python-socketio's face of the cluster: what happens here happens on all nodes.
 
 What is sent to sockets is written to those of this process at once and appended to the stream afterwards, so a
-slow Redis never delays local delivery. Only counted updates go through the stream first, for one order everywhere.
+slow Redis never delays local delivery. Counted updates go through the stream first, for one order everywhere, and
+with connection state recovery :meth:`RedisStreamsManager.emit` does, too.
 """
 
 from __future__ import annotations
@@ -9,18 +10,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from typing import Any
-
-from engineio.packet import MESSAGE
-from engineio.packet import Packet as EngineIOPacket
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from typing import Any, Literal
 
 from moorage.cluster import counted, wire
-from moorage.cluster.local import LocalManager
-from moorage.cluster.packets import EVENT, Encoded, encode
+from moorage.cluster.carriers import PubSub, Stream
+from moorage.cluster.journal import restate_for_ever
+from moorage.cluster.loopback import Loopback
+from moorage.cluster.recovery import Recovery
 from moorage.cluster.requests import Requests
+from moorage.cluster.sessions import Marker
 from moorage.cluster.stream import StreamReader
-from moorage.cluster.wire import Opts
+from moorage.cluster.streamlog import StreamLog
+from moorage.cluster.utilities import Utilities
 from moorage.cluster.writer import StreamWriter
 from moorage.storage.backplane import Backplane
 
@@ -30,13 +32,17 @@ CALL_TIMEOUT_MS = 60_000
 """How long an ``emit`` with a callback waits for acks of other nodes; that of python-socketio's ``call``."""
 
 
-class RedisStreamsManager(LocalManager):
+class RedisStreamsManager(Utilities):
     """Client manager for a cluster of python-socketio and Node servers on one Redis.
 
     ``redis``: a URL, or a :class:`Backplane` that the caller starts and stops. ``namespaces`` are joined from
     :meth:`start` on; another one as long as it has sockets here. ``stream_maxlen`` [entries] is the MAXLEN ~ of
     the stream, ``stream_read_count`` [entries] the COUNT of a read; names and counts must be equal on all nodes.
-    ``socket_data(namespace, sid)``, if set, gives what other nodes see as a socket's data.
+    ``sharded_pubsub`` is the adapter's ``useShardedPubSub``. ``compat="0.2"`` speaks to adapters of 0.2.x and needs
+    no pub/sub: questions and answers go by the stream. ``socket_data(namespace, sid)``, if set, gives what other
+    nodes see as a socket's data. With ``recovery_secret``, equal on all nodes, clients are recovered within
+    ``recovery_window_ms`` (0: never); the server must ask :attr:`recovery` whenever a client connects, as
+    :class:`moorage.sockets.server.SocketServer` does.
 
         server = socketio.AsyncServer(client_manager=RedisStreamsManager("redis://localhost"))
 
@@ -54,12 +60,15 @@ class RedisStreamsManager(LocalManager):
         stream_maxlen: int = 200_000,
         stream_read_count: int = 2000,
         channel_prefix: str = "socket.io",
+        sharded_pubsub: bool = False,
+        compat: Literal["0.3", "0.2"] = "0.3",
         ca_file: str | None = None,
+        recovery_secret: str | None = None,
+        recovery_window_ms: int = 120_000,
     ) -> None:
         super().__init__()
         self.uid = wire.new_uid()
         """This node. Node's adapter has one for each namespace; one for all is the same on the wire."""
-        self.socket_data: Callable[[str, str], Any] | None = None
         self.ignored = 0
         """Entries of the stream that concern nobody here, by type or namespace."""
         self._owns_backplane = isinstance(redis, str)
@@ -75,11 +84,27 @@ class RedisStreamsManager(LocalManager):
         self.reader = StreamReader(
             self.backplane, names, uid=self.uid, count=stream_read_count, deliver=self._deliver
         )
-        self.requests = Requests(self.backplane, self, uid=self.uid, prefix=channel_prefix)
+        self._by_stream = Stream(self.append, uid=self.uid) if compat == "0.2" else None
+        carrier = self._by_stream or PubSub(
+            self.backplane, uid=self.uid, prefix=channel_prefix, sharded=sharded_pubsub
+        )
+        self.requests = Requests(carrier, self, uid=self.uid)
+        self._loopback = Loopback(self.backplane, self.writer)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._started = False
-        self._sockets_push: bool | None = None
-        """The server's sockets are ours; known with the first of them."""
+        if recovery_secret and recovery_window_ms:
+            window_s = recovery_window_ms / 1000
+            log = StreamLog(
+                self.backplane, self.reader, self._stream, window_s=window_s, limit=stream_maxlen + 1000
+            )
+            self.recovery = Recovery(
+                self,
+                log,
+                node=self.uid,
+                secret=recovery_secret,
+                window_ms=recovery_window_ms,
+                append=self._mark,
+            )
 
     # -- life ------------------------------------------------------------------------------------------
     async def start(self, timeout_s: float = 5.0) -> bool:
@@ -97,6 +122,8 @@ class RedisStreamsManager(LocalManager):
         waits: list[asyncio.Future[Any]] = [loop.create_task(self.reader.placed.wait())]
         for namespace in {*self._fixed, *self.get_namespaces()}:
             waits += self._open(namespace)
+        if self.recovery is not None:
+            self._spawn(self._tell_for_ever(self.recovery))
         done, pending = await asyncio.wait(waits, timeout=max(0.0, end - loop.time()))
         waits[0].cancel()
         return not pending and all(wait.exception() is None for wait in done)
@@ -104,6 +131,9 @@ class RedisStreamsManager(LocalManager):
     async def stop(self) -> None:
         """Leave the cluster: what is written is sent if Redis takes it within a second, then all is closed."""
         self._started = False
+        self._loopback.stop()
+        if self.recovery is not None:
+            self.recovery.stop()
         await self.requests.stop()
         await self.writer.stop()
         await self.reader.stop()
@@ -113,6 +143,13 @@ class RedisStreamsManager(LocalManager):
             await asyncio.wait(self._tasks)
         if self._owns_backplane:
             await self.backplane.stop()
+
+    async def _tell_for_ever(self, recovery: Recovery) -> None:
+        await self.reader.placed.wait()
+        await restate_for_ever(recovery.journal, lambda: {*self._fixed, *self.get_namespaces()})
+
+    def _mark(self, namespace: str, data: dict[str, Any]) -> None:
+        self.append(namespace, wire.MARKER, data)
 
     def initialize(self) -> None:
         """python-socketio's hook at the first client: starts what was not started."""
@@ -177,10 +214,36 @@ class RedisStreamsManager(LocalManager):
         if rooms and all(self.is_sid_room(namespace, room) for room in rooms):
             self.emit_local(event, args, rooms, except_, namespace, volatile=volatile)
             return
-        to = wire.opts(rooms, except_, {"volatile": True} if volatile else None)
+        flags = (
+            {"volatile": True} if volatile else {wire.FLEETING: True} if self.recovery is not None else None
+        )
+        to = wire.opts(rooms, except_, flags)
         fields = wire.encode_entry(self.uid, namespace, wire.BROADCAST, wire.broadcast(event, args, to))
         self.emit_local(event, args, to["rooms"], to["except"], namespace, volatile=volatile)
         self.writer.append(self._stream(namespace), fields, volatile=volatile)
+
+    def emit_recoverable(
+        self,
+        event: str,
+        args: Sequence[Any],
+        rooms: Collection[str],
+        except_: Collection[str] = (),
+        namespace: str = "/",
+    ) -> None:
+        """Deliver on all nodes, this one too, in the order of the stream; clients that were away get it later.
+
+        Without recovery the same as :meth:`emit_now`. Never waits; raises as that one does.
+        """
+        if self.recovery is None:
+            self.emit_now(event, args, rooms, except_, namespace)
+            return
+        to = wire.opts(rooms, except_)
+        fields = wire.encode_entry(self.uid, namespace, wire.BROADCAST, wire.broadcast(event, args, to))
+
+        def deliver() -> None:
+            self.emit_local(event, args, to["rooms"], to["except"], namespace)
+
+        self._loopback.send(self._stream(namespace), fields, deliver)
 
     async def emit_counted(
         self,
@@ -220,12 +283,14 @@ class RedisStreamsManager(LocalManager):
         """
         rooms, skip = _names(to or room), _names(skip_sid)
         here = bool(rooms) and all(self.is_sid_room(namespace, name) for name in rooms)
+        if here and callback is None and self.recovery is not None:
+            here = all(name in self.recovery.unaware for name in rooms)  # else it may be missed
         if here or kwargs.get("ignore_queue"):
             await super().emit(event, data, namespace, room=rooms or None, skip_sid=skip, callback=callback)
             return
         args = list(data) if isinstance(data, tuple) else [] if data is None else [data]
         if callback is None:
-            self.emit_now(event, args, rooms, skip, namespace)
+            self.emit_recoverable(event, args, rooms, skip, namespace)
         else:
 
             def acked(*values: Any) -> None:
@@ -238,25 +303,6 @@ class RedisStreamsManager(LocalManager):
             )
             self._spawn(asked)
         await asyncio.sleep(0)
-
-    def push(self, eio_sids: Any, packet: Encoded, *, volatile: bool = False) -> int:
-        """See :meth:`LocalManager.push`; also to the sockets of a plain ``socketio.AsyncServer``."""
-        if self._sockets_push is None:
-            first = next(iter(self.server.eio.sockets.values()), None)
-            if first is None:
-                return 0
-            self._sockets_push = hasattr(first, "push")
-        if self._sockets_push:
-            return super().push(eio_sids, packet, volatile=volatile)
-        count = 0
-        for eio_sid in eio_sids:
-            socket = self.server.eio.sockets.get(eio_sid)
-            if socket is not None and not socket.closed:
-                # Packets of their own: engineio keeps the first encoding, be it for polling or for WebSocket.
-                for part in (packet.text.decode(), *packet.attachments):
-                    socket.queue.put_nowait(EngineIOPacket(MESSAGE, part))
-                count += 1
-        return count
 
     # -- rooms: names are strings everywhere, as 5 and "5" are one room here and two in JavaScript -----------
     def join(self, sid: str, room: Any, namespace: str = "/") -> bool:
@@ -277,25 +323,25 @@ class RedisStreamsManager(LocalManager):
         if self.eio_sid_from_sid(sid, namespace) is not None:
             await super().enter_room(sid, namespace, room, eio_sid)
         else:
-            self._append(namespace, wire.SOCKETS_JOIN, {"opts": wire.opts([sid]), "rooms": [str(room)]})
+            self.append(namespace, wire.SOCKETS_JOIN, {"opts": wire.opts([sid]), "rooms": [str(room)]})
 
     async def leave_room(self, sid: str, namespace: str, room: str) -> None:
         """The opposite of :meth:`enter_room`."""
         if self.eio_sid_from_sid(sid, namespace) is not None:
             await super().leave_room(sid, namespace, room)
         else:
-            self._append(namespace, wire.SOCKETS_LEAVE, {"opts": wire.opts([sid]), "rooms": [str(room)]})
+            self.append(namespace, wire.SOCKETS_LEAVE, {"opts": wire.opts([sid]), "rooms": [str(room)]})
 
     async def close_room(self, room: str, namespace: str) -> None:
         """Everybody leaves ``room``, on all nodes."""
         await super().close_room(str(room), namespace)
-        self._append(namespace, wire.SOCKETS_LEAVE, {"opts": wire.opts([room]), "rooms": [str(room)]})
+        self.append(namespace, wire.SOCKETS_LEAVE, {"opts": wire.opts([room]), "rooms": [str(room)]})
 
     async def can_disconnect(self, sid: str, namespace: str) -> bool:
         """True for a socket here; any other is disconnected by the node that has it."""
         if self.eio_sid_from_sid(sid, namespace) is not None:
             return self.is_connected(sid, namespace)
-        self._append(namespace, wire.DISCONNECT_SOCKETS, {"opts": wire.opts([sid]), "close": False})
+        self.append(namespace, wire.DISCONNECT_SOCKETS, {"opts": wire.opts([sid]), "close": False})
         return False
 
     async def disconnect(self, sid: str, namespace: str, **kwargs: Any) -> None:
@@ -305,72 +351,39 @@ class RedisStreamsManager(LocalManager):
         else:
             await self.can_disconnect(sid, namespace)
 
-    def _append(self, namespace: str, number: int, data: dict[str, Any]) -> None:
+    def append(self, namespace: str, number: int, data: dict[str, Any] | None) -> None:
+        """Append an entry to the stream of a namespace, now or as soon as Redis can take it."""
         self.writer.append(self._stream(namespace), wire.encode_entry(self.uid, namespace, number, data))
 
-    # -- what other nodes want ---------------------------------------------------------------------------
-    def matching(self, namespace: str, opts: Opts) -> Mapping[str, str]:
-        """Sockets here that ``opts`` means: sid -> eio_sid."""
-        return dict(self._targets(namespace, opts.room_names, opts.except_names))
-
-    def describe(self, namespace: str, sid: str) -> dict[str, Any]:
-        """``{id, handshake, rooms, data}``; the handshake stays here, it holds tokens."""
-        data = self.socket_data(namespace, sid) if self.socket_data is not None else {}
-        return {"id": sid, "handshake": {}, "rooms": self.get_rooms(sid, namespace), "data": data}
-
-    def emit_acked(
-        self, namespace: str, targets: Mapping[str, str], data: list[Any], on_ack: Callable[..., Any]
-    ) -> Callable[[], None]:
-        """Emit with an ack each; the returned function stops waiting for the acks."""
-        waiting = []
-        for sid, eio_sid in targets.items():
-            ack_id = self._generate_ack_id(sid, on_ack)
-            waiting.append((sid, ack_id))
-            self.push((eio_sid,), encode(EVENT, namespace, ack_id, data))
-
-        def forget() -> None:
-            for sid, ack_id in waiting:
-                self.take_callback(sid, ack_id)
-
-        return forget
-
+    # -- from the stream -------------------------------------------------------------------------------
     def _deliver(self, entry_id: bytes, message: wire.Message) -> None:
         namespace = message.nsp
+        own = message.uid == self.uid
+        if own and not self._loopback.returned(message.tag):
+            return
+        if message.type == wire.MARKER and self.recovery is not None:
+            marker = message.body()
+            if isinstance(marker, Marker):
+                self.recovery.told(namespace, marker)
+            return
+        if self._by_stream is not None and not own and self._by_stream.read(message):
+            return
         if namespace not in self.get_namespaces():
             self.ignored += 1
             return
         body = message.body()
         if isinstance(body, wire.Broadcast):
-            self._deliver_event(entry_id, namespace, body)
+            if not self.deliver(namespace, body, entry_id):
+                self.reader.poison(entry_id, wire.Malformed("packet.data"))
         elif isinstance(body, wire.SocketsRooms):
-            change = self.join if message.type == wire.SOCKETS_JOIN else self.leave
-            for sid in self.matching(namespace, body.opts):
-                for room in body.room_names:
-                    change(sid, room, namespace)
+            self.change_rooms(namespace, message.type, body.opts, body.room_names)
         elif isinstance(body, wire.DisconnectSockets):
             for sid, eio_sid in self.matching(namespace, body.opts).items():
-                self._spawn(self._disconnect_here(sid, eio_sid, namespace, bool(body.close)))
+                self._spawn(self.disconnect_here(sid, eio_sid, namespace, bool(body.close)))
         elif isinstance(body, wire.Malformed) and wire.BROADCAST <= message.type <= wire.DISCONNECT_SOCKETS:
             self.reader.poison(entry_id, body)
         else:
             self.ignored += 1  # heartbeats and requests of nodes of format 0.2.x
-
-    def _deliver_event(self, entry_id: bytes, namespace: str, body: wire.Broadcast) -> None:
-        targets = self._targets(namespace, body.opts.room_names, body.opts.except_names)
-        if not targets:
-            return
-        data = body.event()
-        if isinstance(data, wire.Malformed):
-            self.reader.poison(entry_id, data)
-            return
-        volatile = body.opts.flag("volatile") is True
-        packet = encode(EVENT, namespace, None, data)
-        self.deliveries += self.push(targets.values(), packet, volatile=volatile)
-
-    async def _disconnect_here(self, sid: str, eio_sid: str, namespace: str, close: bool) -> None:
-        await self.server.disconnect(sid, namespace=namespace, ignore_queue=True)
-        if close:
-            await self.server.eio.disconnect(eio_sid)
 
 
 def _names(rooms: Any) -> list[str]:

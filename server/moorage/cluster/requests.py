@@ -1,4 +1,4 @@
-"""Questions to all nodes of a namespace, by pub/sub in the adapter's format; its answers are in ``answers``.
+"""Questions to all nodes of a namespace; their answers are in ``answers``, the way there in ``carriers``.
 
 A question never fails: it gives what came, and whether that was all.
 """
@@ -12,15 +12,12 @@ from typing import Any
 
 from moorage.cluster import wire
 from moorage.cluster.answers import ANSWER_BOUND_MS, Answers, LocalSockets
+from moorage.cluster.carriers import Carrier
 from moorage.cluster.wire import Opts, RemoteSocket
-from moorage.errors import BackplaneError, BackplaneReply
-from moorage.storage.backplane import Backplane
+from moorage.errors import BackplaneError
 
 logger = logging.getLogger(__name__)
 
-NODES_MAX = 100_000
-"""More nodes than that is a wrong answer: Valkey 9.1.2 counts hundreds of millions at 8, 15, 16, 29 to 32 and 57 to
-64 subscribers, until the next one comes or goes (seen; its PUBLISH counts right)."""
 RECOUNT_S = 0.25
 """How often a waiting question counts the nodes again, to see that one has gone."""
 
@@ -63,13 +60,13 @@ class _Question:
 
 
 class Requests:
-    """Asks, and is a node that answers. ``uid`` is this node's; ``prefix`` that of the channels."""
+    """Asks, and is a node that answers. ``uid`` is this node's."""
 
-    def __init__(self, backplane: Backplane, local: LocalSockets, *, uid: str, prefix: str) -> None:
-        self.answers = Answers(backplane, local, uid=uid, prefix=prefix)
+    def __init__(self, carrier: Carrier, local: LocalSockets, *, uid: str) -> None:
+        self.answers = Answers(carrier, local, uid=uid)
         self._malformed = 0
-        self._backplane, self._local, self._uid, self._prefix = backplane, local, uid, prefix
-        self._open: dict[str, tuple[Callable[[bytes], None], Callable[[bytes], None]]] = {}
+        self._carrier, self._local = carrier, local
+        self._open: set[str] = set()
         self._questions: dict[str, _Question] = {}
 
     @property
@@ -84,29 +81,21 @@ class Requests:
 
     # -- life ------------------------------------------------------------------------------------------
     def open(self, namespace: str) -> list[asyncio.Future[None]]:
-        """Become a node of ``namespace``: subscribe. The futures are done when that is confirmed."""
+        """Become a node of ``namespace``. The futures are done when the others can reach it."""
         if namespace in self._open:
             return []
+        self._open.add(namespace)
 
-        def public(payload: bytes) -> None:
-            self.answers.asked(namespace, payload)
+        def asked(message: wire.Message | wire.Malformed) -> None:
+            self.answers.asked(namespace, message)
 
-        def private(payload: bytes) -> None:
-            self._answered(payload)
-
-        self._open[namespace] = public, private
-        return [
-            self._backplane.subscribe(wire.private_channel(self._prefix, namespace, self._uid), private),
-            self._backplane.subscribe(wire.public_channel(self._prefix, namespace), public),
-        ]
+        return self._carrier.open(namespace, asked, self._answered)
 
     def close(self, namespace: str) -> None:
         """Stop being one, so that nobody waits for us."""
-        callbacks = self._open.pop(namespace, None)
-        if callbacks is not None:
-            public, private = callbacks
-            self._backplane.unsubscribe(wire.public_channel(self._prefix, namespace), public)
-            self._backplane.unsubscribe(wire.private_channel(self._prefix, namespace, self._uid), private)
+        if namespace in self._open:
+            self._open.remove(namespace)
+            self._carrier.close(namespace)
 
     async def stop(self) -> None:
         """Close all namespaces and end running handlers."""
@@ -116,12 +105,8 @@ class Requests:
 
     # -- asking ----------------------------------------------------------------------------------------
     async def node_count(self, namespace: str = "/") -> int:
-        """Subscribers of the public channel: the nodes, ourselves included. Raises :class:`BackplaneError`."""
-        channel = wire.public_channel(self._prefix, namespace)
-        count = int((await self._backplane.command("PUBSUB", "NUMSUB", channel))[1])
-        if count > NODES_MAX:
-            raise BackplaneReply(f"implausible NUMSUB: {count}")
-        return count
+        """The nodes, ourselves included. Raises :class:`BackplaneError`."""
+        return await self._carrier.node_count(namespace)
 
     async def fetch_sockets(
         self,
@@ -184,9 +169,8 @@ class Requests:
         """
         data: dict[str, Any] = {"packet": [event, *args]}
         if timeout_ms is None:
-            payload = wire.encode_payload(self._uid, namespace, wire.SERVER_SIDE_EMIT, data)
             try:
-                await self._backplane.publish(wire.public_channel(self._prefix, namespace), payload)
+                await self._carrier.ask(namespace, wire.SERVER_SIDE_EMIT, data)
             except BackplaneError:
                 return [], False
             return [], True
@@ -207,12 +191,11 @@ class Requests:
     ) -> bool:
         """``mine``: whether this node counts, too. ``meanwhile`` does its part once the others have theirs."""
         request_id = wire.new_uid()
-        payload = wire.encode_payload(self._uid, namespace, number, {**data, "requestId": request_id})
         self._questions[request_id] = question
         forget: Callable[[], None] | None = None
         try:
-            # Who got the question must answer it: PUBLISH says how many, us among them.
-            asked = self._backplane.publish(wire.public_channel(self._prefix, namespace), payload)
+            # Who got the question must answer it.
+            asked = self._carrier.ask(namespace, number, {**data, "requestId": request_id})
             if meanwhile is not None:
                 forget = meanwhile()
             async with asyncio.timeout(timeout_ms / 1000):
@@ -234,14 +217,13 @@ class Requests:
                 async with asyncio.timeout(RECOUNT_S):
                     await question.changed.wait()
             except TimeoutError:
-                left = await self.node_count(namespace) - 1 + mine
+                left = await self._carrier.node_count(namespace) - 1 + mine
                 if left < expected and question.complete(left):
                     return False  # somebody went without an answer
         return True
 
     # -- what comes back -----------------------------------------------------------------------------------
-    def _answered(self, payload: bytes) -> None:
-        message = wire.decode_payload(payload)
+    def _answered(self, message: wire.Message | wire.Malformed) -> None:
         body = message.body() if isinstance(message, wire.Message) else message
         if isinstance(body, wire.Malformed):
             self._malformed += 1

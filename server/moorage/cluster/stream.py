@@ -40,10 +40,10 @@ Deliver = Callable[[bytes, Message], None]
 class _Place:
     """Position in one stream."""
 
-    __slots__ = ("anchors", "id", "marked")
+    __slots__ = ("anchors", "id", "marked", "origin")
 
     def __init__(self, start: bytes) -> None:
-        self.id = start
+        self.id = self.origin = start
         self.marked = -math.inf
         self.anchors: deque[bytes] = deque([start], maxlen=ANCHORS)
 
@@ -55,7 +55,7 @@ class _Place:
 
 
 class StreamReader:
-    """Calls ``deliver(entry id, message)`` for each entry that is not from ``uid``.
+    """Calls ``deliver(entry id, message)`` for each entry that is not from ``uid``, or is tagged as to come back.
 
     Counts: ``poisoned``, entries that cannot be decoded or that ``deliver`` raised for. ``lag_ms``: how far [ms]
     the position is behind the stream's head, NaN when unknown.
@@ -105,6 +105,16 @@ class StreamReader:
         if stream not in self._names:
             self._names.append(stream)
             self._recheck = True
+
+    def position(self, stream: str) -> bytes:
+        """The entry that was read last; ``0-0``: none, or not placed yet."""
+        place = self._places.get(stream)
+        return place.id if place is not None else b"0-0"
+
+    def origin(self, stream: str) -> bytes | None:
+        """The last entry before those that are read; None: not placed yet."""
+        place = self._places.get(stream)
+        return place.origin if place is not None else None
 
     @property
     def deaf(self) -> bool:
@@ -168,7 +178,7 @@ class StreamReader:
             message = decode_entry(fields)
             if isinstance(message, Malformed):
                 self.poison(entry_id, message)
-            elif message.uid != self._uid:
+            elif message.uid != self._uid or message.tag:
                 self._deliver(entry_id, message)
         except Exception as error:
             self.poison(entry_id, Malformed(type(error).__name__), error)

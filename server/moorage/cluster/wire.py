@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import binascii
 import json
-import secrets
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -23,8 +22,16 @@ import msgspec
 import orjson
 import ormsgpack
 
+from moorage.cluster.names import namespace_hash as namespace_hash
+from moorage.cluster.names import new_uid as new_uid
+from moorage.cluster.names import private_channel as private_channel
+from moorage.cluster.names import public_channel as public_channel
+from moorage.cluster.names import stream_of as stream_of
 from moorage.cluster.plain import portable, well_formed, without_dates
+from moorage.cluster.sessions import Marker
 
+INITIAL_HEARTBEAT: Final = 1
+HEARTBEAT: Final = 2
 BROADCAST: Final = 3
 SOCKETS_JOIN: Final = 4
 SOCKETS_LEAVE: Final = 5
@@ -35,47 +42,18 @@ SERVER_SIDE_EMIT: Final = 9
 SERVER_SIDE_EMIT_RESPONSE: Final = 10
 BROADCAST_CLIENT_COUNT: Final = 11
 BROADCAST_ACK: Final = 12
+ADAPTER_CLOSE: Final = 13
+MARKER: Final = 64
+"""Of connection state recovery (:mod:`moorage.cluster.sessions`); Node's adapters skip types they do not know."""
+
+TAG_FIELD: Final = "n"
+"""Further field of an entry that its own sender delivers when it reads it back; others ignore it."""
 
 EMITTER_UID: Final = "emitter"
 """Sender that is no node: Node's emitter, and our counted updates, which every node delivers, the sender too."""
 
-
-# -- names ---------------------------------------------------------------------------------------------
-def new_uid() -> str:
-    """16 hex digits: a node in one namespace, or a request."""
-    return secrets.token_hex(8)
-
-
-def namespace_hash(namespace: str) -> int:
-    """Node's string hash: factor 31 over UTF-16 code units, signed 32 bit after each step."""
-    units = namespace.encode("utf-16-le", "surrogatepass")
-    value = 0
-    for low, high in zip(units[::2], units[1::2], strict=True):
-        value = (value * 31 + (high << 8 | low)) & 0xFFFFFFFF
-    return value - (1 << 32) if value >> 31 else value
-
-
-def stream_of(name: str, namespace: str, count: int = 1) -> str:
-    """The one stream that carries a namespace.
-
-    JavaScript's remainder keeps the sign, so some namespaces get a name like ``socket.io--3`` that Node writes
-    but does not read. We write and read that same name.
-    """
-    if count == 1:
-        return name
-    value = namespace_hash(namespace)
-    index = abs(value) % count
-    return f"{name}-{-index if value < 0 and index else index}"
-
-
-def public_channel(prefix: str, namespace: str) -> str:
-    """Requests to all nodes of a namespace."""
-    return f"{prefix}#{namespace}#"
-
-
-def private_channel(prefix: str, namespace: str, uid: str) -> str:
-    """Answers to one node."""
-    return f"{prefix}#{namespace}#{uid}#"
+FLEETING: Final = "fleeting"
+"""Flag of a broadcast that was delivered without an offset and so must not be delivered again by a recovery."""
 
 
 # -- bodies --------------------------------------------------------------------------------------------
@@ -102,6 +80,7 @@ class Opts(msgspec.Struct):
 class _Packet(msgspec.Struct):
     data: msgspec.Raw
     type: int = 2
+    id: Any = None
 
 
 class Broadcast(msgspec.Struct):
@@ -118,6 +97,33 @@ class Broadcast(msgspec.Struct):
         if not isinstance(data, list) or not data or not isinstance(data[0], str):
             return Malformed("packet.data")
         return data
+
+    def json(self) -> bytes | None:
+        """``[name, *args]`` as JSON text, not decoded; None where that cannot be had: use :meth:`event`."""
+        raw = bytes(self.packet.data)
+        if self.packed or not raw.startswith(b'["'):
+            return None
+        try:
+            raw.decode()  # a client's WebSocket closes on text that is not UTF-8
+        except UnicodeDecodeError:
+            return None
+        return raw
+
+    def ends_with_text(self) -> bool:
+        """Whether the last of ``[name, *args]`` is a text."""
+        if not self.packed:
+            return bytes(self.packet.data).endswith(b'"]')
+        data = self.event()
+        return isinstance(data, list) and isinstance(data[-1], str)
+
+    @property
+    def is_recoverable(self) -> bool:
+        """Whether a client that was away gets it afterwards; no volatile ones and none with an ack."""
+        if self.requestId is not None or self.packet.id is not None:
+            return False
+        return not self.opts.flags or not (
+            self.opts.flags.get("volatile") is True or self.opts.flags.get(FLEETING) is True
+        )
 
 
 class SocketsRooms(msgspec.Struct):
@@ -199,6 +205,7 @@ Body = (
     | ServerSideEmitResponse
     | BroadcastClientCount
     | BroadcastAck
+    | Marker
 )
 
 _BODIES: dict[int, type[Body]] = {
@@ -212,6 +219,7 @@ _BODIES: dict[int, type[Body]] = {
     SERVER_SIDE_EMIT_RESPONSE: ServerSideEmitResponse,
     BROADCAST_CLIENT_COUNT: BroadcastClientCount,
     BROADCAST_ACK: BroadcastAck,
+    MARKER: Marker,
 }
 
 
@@ -229,6 +237,7 @@ class Message(NamedTuple):
     type: int
     data: bytes
     packed: bool
+    tag: bytes = b""
 
     def body(self) -> Body | Malformed:
         """The typed content, or Malformed; also for types that carry none (heartbeats of 0.2.x)."""
@@ -257,7 +266,8 @@ def decode_entry(fields: Sequence[bytes] | None) -> Message | Malformed:
         data = entry.get(b"data", b"")
         # The reader's rule of Node: JSON begins with a brace.
         packed = not data.startswith(b"{")
-        return Message(uid, nsp, number, binascii.a2b_base64(data) if packed else data, packed)
+        content = binascii.a2b_base64(data) if packed else data
+        return Message(uid, nsp, number, content, packed, entry.get(b"n", b""))
     except (KeyError, ValueError, AttributeError, TypeError) as error:
         return Malformed(f"entry: {type(error).__name__}")
 
@@ -324,8 +334,10 @@ def broadcast(
     return data
 
 
-def encode_entry(uid: str, nsp: str, number: int, data: dict[str, Any]) -> list[bytes | str]:
+def encode_entry(uid: str, nsp: str, number: int, data: dict[str, Any] | None) -> list[bytes | str]:
     """Fields of a stream entry. Raises :class:`TypeError` or :class:`ValueError` for what JSON cannot hold."""
+    if data is None:
+        return ["uid", uid, "nsp", nsp, "type", str(number)]
     return ["uid", uid, "nsp", nsp, "type", str(number), "data", encode_data(data)]
 
 

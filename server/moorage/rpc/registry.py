@@ -133,6 +133,11 @@ class Registry:
             return next(iter(entries.values()))
         return max(entries.values(), key=lambda e: e.age)
 
+    def is_resumable(self, room: str, sid: str) -> bool:
+        """A local socket serves ``room`` as resumable."""
+        entry = self._rooms.get(room, {}).get((self.replica, sid))
+        return entry is not None and entry.resumable
+
     def listens(self, account: str) -> bool:
         """True when some replica has a user-scoped socket of ``account``."""
         return account in self._listeners

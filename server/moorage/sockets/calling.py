@@ -35,6 +35,7 @@ class Rooms(Protocol):
     def join(self, sid: str, room: str) -> bool: ...
     def leave(self, sid: str, room: str) -> bool: ...
     def members(self, room: str) -> Collection[str]: ...
+    def rooms_of(self, sid: str) -> Collection[str]: ...
 
 
 class Told(Protocol):
@@ -178,6 +179,26 @@ class Calling:
             self._joining = False
         # Also when it was in the room already: registering again makes it the newest.
         return self._registry.join(room, sid, resumable)
+
+    # -- recovery --------------------------------------------------------------------------------------
+    def resumable_rooms(self, sid: str) -> list[str]:
+        """The rooms that this socket serves as resumable."""
+        return [room for room in self._rooms.rooms_of(sid) if self._registry.is_resumable(room, sid)]
+
+    def restore(self, sid: str, room: str, resumable: bool) -> bool:
+        """A recovered socket had registered in ``room``; False: that is no room of a method.
+
+        Where another socket has registered meanwhile, that one keeps the method.
+        """
+        if not room.startswith(ROOM_PREFIX):
+            return False
+        entry = self._registry.resolve(room)
+        if entry is None or entry.sid == sid:
+            self._join(room, sid, resumable)
+        else:
+            told = {"method": method_of(room)}
+            asyncio.get_running_loop().call_soon(self._send_event, sid, "rpc-superseded", told)
+        return True
 
     # -- telling ---------------------------------------------------------------------------------------
     def _announce(self, sid: str, room: str, number: int) -> None:

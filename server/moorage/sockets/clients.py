@@ -28,6 +28,11 @@ class Client:
     """It has called a method."""
 
     @property
+    def identity(self) -> str:
+        """Who it is, for recovery: a socket is given back only to the same one."""
+        return repr((self.account, self.scope, self.session_id, self.machine_id))
+
+    @property
     def rooms(self) -> tuple[str, ...]:
         """The rooms it enters on connecting."""
         everyone = rooms.user(self.account)

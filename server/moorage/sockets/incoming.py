@@ -43,21 +43,27 @@ _overflow_log = LimitedLog(logger, 10.0)
 class Reply:
     """Sends the ack of one event, once."""
 
-    __slots__ = ("_ack_id", "_eio_sid", "_manager", "_namespace")
+    __slots__ = ("_ack_id", "_manager", "_namespace", "_sid")
 
-    def __init__(self, manager: LocalManager, eio_sid: str, namespace: str, ack_id: int) -> None:
+    def __init__(self, manager: LocalManager, sid: str, namespace: str, ack_id: int) -> None:
         self._manager: LocalManager | None = manager
-        self._eio_sid = eio_sid
+        self._sid = sid
         self._namespace = namespace
         self._ack_id = ack_id
 
     def __call__(self, *args: Any) -> None:
         """Raises :class:`ValueError` or :class:`TypeError` for what JSON cannot hold; then it is not sent."""
         manager = self._manager
-        if manager is not None:
-            packet = encode(ACK, self._namespace, self._ack_id, list(args))
-            self._manager = None
-            manager.push((self._eio_sid,), packet)
+        if manager is None:
+            return
+        packet = encode(ACK, self._namespace, self._ack_id, list(args))
+        self._manager = None
+        # The socket may have another transport than when it asked, or none at the moment.
+        eio_sid = manager.transport_of(self._sid, self._namespace)
+        if eio_sid is not None:
+            manager.push((eio_sid,), packet)
+        elif manager.recovery is not None:
+            manager.recovery.keep(self._namespace, self._sid, packet)
 
 
 DirectHandler = Callable[[str, list[Any], Reply | None], None]
@@ -151,7 +157,7 @@ class Incoming(Lifecycle):
         handler = self.direct.get(event) if namespace == "/" else None
         if handler is not None:
             ack_id = packet.id
-            reply = None if ack_id is None else Reply(self.manager, peer.eio_sid, namespace, ack_id)
+            reply = None if ack_id is None else Reply(self.manager, sid, namespace, ack_id)
             try:
                 handler(sid, args, reply)
             except Exception:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -16,9 +17,12 @@ from socketio.exceptions import ConnectionRefusedError as Refused
 from moorage.cluster.local import LocalManager
 from moorage.cluster.packets import CONNECT, CONNECT_ERROR, DISCONNECT, Packet, encode
 from moorage.sockets.engine import Engine
-from moorage.sockets.transport import TRANSPORT_ERROR, Peer
+from moorage.sockets.transport import SERVER_DISCONNECT, TRANSPORT_ERROR, Peer
 
 logger = logging.getLogger(__name__)
+
+_PYTHON_ENGINEIO = re.compile(r"(?:^|&)transport=[a-z]+&EIO=4(?:&|$)")
+"""How python-engineio's clients write their query; JavaScript and all others seen put EIO first."""
 
 JOIN_TIMEOUT_S = 45.0
 """[s] A client that is in no namespace for this long is closed; connectTimeout of Node's socket.io."""
@@ -54,7 +58,7 @@ class Lifecycle(AsyncServer):  # type: ignore[misc]
         if peer.join_timer is not None:
             peer.join_timer.cancel()
         joined = self.manager.namespaces_of(peer.eio_sid)
-        ending = [(namespace, sid) for namespace, sid in joined if self._begin_end(sid, namespace, reason)]
+        ending = [(ns, sid) for ns, sid in joined if self._begin_end(sid, ns, reason, transport=True)]
         if ending:
             self._spawn(self._ending(peer, ending, reason))
         else:
@@ -93,9 +97,10 @@ class Lifecycle(AsyncServer):  # type: ignore[misc]
                 self._forget(peer)
 
     async def admit(self, eio_sid: str, namespace: str, auth: Any) -> str | None:
-        """Give the socket its id; None refuses. A place for connection state recovery, which needs ``auth``."""
-        sid: str | None = await self.manager.pre_connect(eio_sid, namespace)
-        return sid
+        """Give the socket its id, that of its last connection if it is to be recovered; None refuses."""
+        recovery = self.manager.recovery
+        sid: str | None = await recovery.admit(eio_sid, namespace, auth) if recovery is not None else None
+        return sid if sid is not None else await self.manager.pre_connect(eio_sid, namespace)
 
     async def _handle_connect(
         self, eio_sid: str, namespace: str, data: Any, peer: Peer | None = None
@@ -110,12 +115,18 @@ class Lifecycle(AsyncServer):  # type: ignore[misc]
             await self.manager.disconnect(sid, namespace, ignore_queue=True)
             return
         payload = {"sid": sid, **(guarded("connect_payload", self.connect_payload, sid) or {})}
+        recovery = self.manager.recovery
+        if recovery is not None:
+            aware = knows_offsets(self.environ.get(eio_sid, {}), data)
+            payload |= recovery.connected(namespace, sid, aware=aware)
         self._push(eio_sid, CONNECT, namespace, payload)
         await self.manager.connect(sid, namespace)
         gone = peer.closed if peer is not None else None
-        if gone is not None and self._begin_end(sid, namespace, gone):
+        if gone is not None and self._begin_end(sid, namespace, gone, transport=True):
             # The handler has agreed to a client that had left meanwhile: undo what it did.
             await self._finish_end(sid, namespace, gone)
+        elif recovery is not None and recovery.is_held(namespace, sid):
+            self._spawn(recovery.replay(namespace, sid))
 
     def _serves(self, namespace: str) -> bool:
         return (
@@ -160,10 +171,16 @@ class Lifecycle(AsyncServer):  # type: ignore[misc]
             )
 
     # -- end of a socket -------------------------------------------------------------------------------------
-    def _begin_end(self, sid: str, namespace: str, reason: str) -> bool:
-        """Tell who must know at once. False: not connected, or told already."""
+    def _begin_end(self, sid: str, namespace: str, reason: str, *, transport: bool = False) -> bool:
+        """Tell who must know at once. False: not connected, or told already.
+
+        ``transport``: nobody left the namespace, the connection ended, so the client may come back.
+        """
         if not self.manager.is_connected(sid, namespace):
             return False
+        if self.manager.recovery is not None:
+            ended = not transport or reason == SERVER_DISCONNECT
+            self.manager.recovery.gone(namespace, sid, ended=ended)
         self.manager.pre_disconnect(sid, namespace)
         for callback in self.on_closed:
             guarded("on_closed", callback, sid, reason)
@@ -195,6 +212,18 @@ class Lifecycle(AsyncServer):  # type: ignore[misc]
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("a handler failed", exc_info=error)
+
+
+def knows_offsets(environ: dict[str, Any], auth: Any) -> bool:
+    """Whether a client can be given a private id, and offsets behind the arguments of events.
+
+    python-socketio's client hands an offset to the handler as one argument more, so it gets none, unless what it
+    sends with CONNECT has a key ``pid`` or ``offset``, be it null. All others are taken to ignore further
+    arguments, as JavaScript does.
+    """
+    if isinstance(auth, dict) and ("pid" in auth or "offset" in auth):
+        return True
+    return _PYTHON_ENGINEIO.search(environ.get("QUERY_STRING", "")) is None
 
 
 def guarded(what: str, callback: Callable[..., Any], *args: Any) -> Any:

@@ -1,0 +1,73 @@
+"""Own events that come back by the stream, so that all nodes deliver in one order and an offset means all before it.
+
+A slow or absent Redis must not delay delivery to the sockets of this process for longer than :data:`LATE_S`: then
+what waits is delivered here, without offsets, and not again when it comes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from moorage.cluster import wire
+from moorage.cluster.writer import StreamWriter
+from moorage.storage.backplane import Backplane
+
+LATE_S = 0.1
+"""[s] A round trip takes less than a millisecond; after a hundred something is wrong."""
+DIRECT_S = 1.0
+"""[s] After that, events are delivered here at once for so long, and as long as the writer holds entries back."""
+
+
+class Loopback:
+    """Events on their way to the stream and back; ``deliver`` of each is called at most once."""
+
+    def __init__(self, backplane: Backplane, writer: StreamWriter) -> None:
+        self._backplane, self._writer = backplane, writer
+        self._waiting: dict[bytes, tuple[float, Callable[[], None]]] = {}
+        self._count = 0
+        self._direct_until = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def send(self, stream: str, fields: list[bytes | str], deliver: Callable[[], None]) -> None:
+        """Append ``fields``; ``deliver`` is the way out when they do not come back in time."""
+        loop = asyncio.get_running_loop()
+        if not self._backplane.available or (loop.time() < self._direct_until and self._writer.pending):
+            self._flush()
+            deliver()
+            self._writer.append(stream, fields)
+            return
+        self._count += 1
+        tag = b"%d" % self._count
+        self._waiting[tag] = (loop.time() + LATE_S, deliver)
+        self._writer.append(stream, [*fields, wire.TAG_FIELD, tag])
+        if self._timer is None:
+            self._timer = loop.call_later(LATE_S, self._look)
+
+    def returned(self, tag: bytes) -> bool:
+        """An own entry was read back. True: it is to be delivered now."""
+        return self._waiting.pop(tag, None) is not None
+
+    def stop(self) -> None:
+        """Deliver what is still out."""
+        self._flush()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self._waiting:
+            return
+        loop = asyncio.get_running_loop()
+        due = next(iter(self._waiting.values()))[0]
+        if due <= loop.time():
+            self._direct_until = loop.time() + DIRECT_S
+            self._flush()
+        else:
+            self._timer = loop.call_at(due, self._look)
+
+    def _flush(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for _, deliver in waiting.values():
+            deliver()

@@ -1,0 +1,179 @@
+"""Socket.IO's broadcasting and utility methods on our manager; what they mean is in ``broadcast``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+from moorage.cluster import wire
+from moorage.cluster.broadcast import Answers, BroadcastOperator, RemoteSocket
+from moorage.cluster.fanout import FanOut
+from moorage.cluster.requests import Requests
+from moorage.cluster.wire import Opts
+from moorage.cluster.wire import RemoteSocket as Described
+
+
+class Utilities(FanOut):
+    """``io.to()``, ``io.except()``, ``io.fetchSockets()`` and the like, and what operators act on."""
+
+    requests: Requests
+
+    def emit_now(self, *args: Any, **kwargs: Any) -> None:
+        """See the manager."""
+        raise NotImplementedError
+
+    def emit_recoverable(self, *args: Any, **kwargs: Any) -> None:
+        """See the manager."""
+        raise NotImplementedError
+
+    def append(self, namespace: str, number: int, data: dict[str, Any] | None) -> None:
+        """Append an entry to the stream of a namespace, now or as soon as Redis can take it."""
+        raise NotImplementedError
+
+    # -- who -------------------------------------------------------------------------------------------
+    def of(self, namespace: str) -> BroadcastOperator:
+        """All sockets of a namespace."""
+        return BroadcastOperator(self, namespace)
+
+    def to(self, room: str | int | Iterable[str | int]) -> BroadcastOperator:
+        """The sockets in ``room`` (or in one of several)."""
+        return self.of("/").to(room)
+
+    def in_(self, room: str | int | Iterable[str | int]) -> BroadcastOperator:
+        """The same as :meth:`to`."""
+        return self.to(room)
+
+    def except_(self, room: str | int | Iterable[str | int]) -> BroadcastOperator:
+        """All sockets but those in ``room``."""
+        return self.of("/").except_(room)
+
+    @property
+    def volatile(self) -> BroadcastOperator:
+        """All sockets; see :attr:`BroadcastOperator.volatile`."""
+        return self.of("/").volatile
+
+    @property
+    def local(self) -> BroadcastOperator:
+        """All sockets of this process."""
+        return self.of("/").local
+
+    def timeout(self, timeout_ms: int) -> BroadcastOperator:
+        """All sockets; see :meth:`BroadcastOperator.timeout`."""
+        return self.of("/").timeout(timeout_ms)
+
+    async def fetch_sockets(self) -> Answers[RemoteSocket]:
+        """All sockets of all nodes."""
+        return await self.of("/").fetch_sockets()
+
+    async def server_side_emit(self, event: str, *args: Any) -> None:
+        """Send an event to the other nodes."""
+        await self.of("/").server_side_emit(event, *args)
+
+    async def server_side_emit_with_ack(self, event: str, *args: Any) -> Answers[Any]:
+        """Send an event to the other nodes and collect what their handlers return."""
+        return await self.of("/").server_side_emit_with_ack(event, *args)
+
+    def on(self, event: str, handler: Callable[..., Any] | None = None) -> Any:
+        """Handle an event that other nodes emit to servers; what ``handler`` returns is the answer. A decorator, too.
+
+        It may be a coroutine function. Nodes without a handler answer None at once.
+        """
+        if handler is None:
+            return lambda function: self.on(event, function)
+        self.requests.handlers[event] = handler
+        return handler
+
+    # -- what operators act on ---------------------------------------------------------------------------
+    async def broadcast(
+        self,
+        event: str,
+        args: Sequence[Any],
+        rooms: Collection[str],
+        except_: Collection[str],
+        namespace: str,
+        *,
+        volatile: bool,
+        local: bool,
+    ) -> None:
+        """Emit an event."""
+        if local:
+            self.emit_local(event, args, rooms, except_, namespace, volatile=volatile)
+        elif volatile:
+            self.emit_now(event, args, rooms, except_, namespace, volatile=True)
+        else:
+            self.emit_recoverable(event, args, rooms, except_, namespace)
+
+    async def ask_sockets(
+        self,
+        event: str,
+        args: Sequence[Any],
+        rooms: Collection[str],
+        except_: Collection[str],
+        namespace: str,
+        timeout_ms: int,
+        *,
+        single: bool,
+    ) -> tuple[list[Any], bool]:
+        """Emit an event with acks."""
+        return await self.requests.emit_with_ack(
+            rooms, event, args, timeout_ms, except_, namespace, single=single
+        )
+
+    async def find_sockets(
+        self,
+        rooms: Collection[str],
+        except_: Collection[str],
+        namespace: str,
+        timeout_ms: int,
+        *,
+        local: bool,
+    ) -> tuple[list[Described], bool]:
+        """Sockets of all nodes."""
+        if local:
+            here = self.matching(namespace, Opts(list(rooms), list(except_)))
+            return [Described(**self.describe(namespace, sid)) for sid in here], True
+        return await self.requests.fetch_sockets(rooms, except_, timeout_ms, namespace)
+
+    async def move_sockets(
+        self,
+        number: int,
+        rooms: Collection[str],
+        except_: Collection[str],
+        namespace: str,
+        names: Collection[str],
+        *,
+        local: bool,
+    ) -> None:
+        """Join or leave, here at once."""
+        self.change_rooms(namespace, number, Opts(list(rooms), list(except_)), names)
+        if not local:
+            self.append(namespace, number, {"opts": wire.opts(rooms, except_), "rooms": list(names)})
+
+    def change_rooms(self, namespace: str, number: int, opts: Opts, names: Collection[str]) -> None:
+        """The sockets of ``opts`` here join or leave the rooms ``names``."""
+        change = self.join if number == wire.SOCKETS_JOIN else self.leave
+        for sid in self.matching(namespace, opts):
+            for name in names:
+                change(sid, name, namespace)
+
+    async def disconnect_all(
+        self, rooms: Collection[str], except_: Collection[str], namespace: str, *, close: bool, local: bool
+    ) -> None:
+        """Disconnect, here before it returns."""
+        if not local:
+            data = {"opts": wire.opts(rooms, except_), "close": close}
+            self.append(namespace, wire.DISCONNECT_SOCKETS, data)
+        for sid, eio_sid in self.matching(namespace, Opts(list(rooms), list(except_))).items():
+            await self.disconnect_here(sid, eio_sid, namespace, close)
+
+    async def disconnect_here(self, sid: str, eio_sid: str, namespace: str, close: bool) -> None:
+        """One socket of this process leaves the namespace; ``close``: its connection ends."""
+        await self.server.disconnect(sid, namespace=namespace, ignore_queue=True)
+        if close:
+            await self.server.eio.disconnect(eio_sid)
+
+    async def tell_servers(
+        self, event: str, args: Sequence[Any], namespace: str, timeout_ms: int | None
+    ) -> tuple[list[Any], bool]:
+        """Emit to the other nodes."""
+        return await self.requests.server_side_emit(event, args, timeout_ms, namespace)

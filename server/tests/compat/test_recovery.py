@@ -1,0 +1,58 @@
+"""Connection state recovery, as socket.io-client has it built in."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import MakePeer, Site
+from .peers import NodePeer
+from .test_plain_clients import post
+
+
+@pytest.mark.node
+async def test_missed_updates_come_once_after_a_cut(site: Site, peer: MakePeer, token: str) -> None:
+    client = await peer(site.first)
+    if not isinstance(client, NodePeer):
+        pytest.skip("python-socketio's client has no connection state recovery")
+
+    async def emit(number: int) -> None:
+        body = {
+            "event": "update",
+            "filter": {"type": "user-scoped-only"},
+            "body": {"t": "test", "number": number},
+        }
+        await post(site.last, "/v1/emit", token, body)
+
+    await emit(0)
+    await client.event("update")
+    await client.cut()
+    await emit(1)
+    await emit(2)
+    assert (await client.event("connect"))["recovered"] is True
+    await emit(3)
+    numbers = [(await client.event("update"))["body"]["number"] for _ in range(3)]
+    assert numbers == [1, 2, 3]
+    assert [name for name, _ in client.events].count("update") == 4
+
+
+@pytest.mark.node
+async def test_recovered_again_and_again_before_the_first_event(site: Site, peer: MakePeer) -> None:
+    client = await peer(site.first)
+    if not isinstance(client, NodePeer):
+        pytest.skip("python-socketio's client has no connection state recovery")
+    for _ in range(3):
+        await client.cut()
+        assert (await client.event("connect")) == {"sid": client.sid, "recovered": True}
+
+
+async def test_handlers_of_python_clients_get_no_further_argument(
+    site: Site, peer: MakePeer, token: str
+) -> None:
+    client = await peer(site.first)
+    if isinstance(client, NodePeer):
+        pytest.skip("JavaScript ignores further arguments")
+    body = {"event": "update", "filter": {"type": "user-scoped-only"}, "body": {"t": "test"}}
+    await post(site.last, "/v1/emit", token, body)
+    await client.event("update")
+    (args,) = (args for name, args in client.events if name == "update")
+    assert len(args) == 1
