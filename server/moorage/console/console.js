@@ -132,6 +132,8 @@ function ask(asked) {
   if (!asked) return;
   const text = asked.question?.text ?? asked.question;
   $("question-text").textContent = typeof text === "string" ? text : JSON.stringify(text);
+  const options = asked.question?.options;
+  $("answer").placeholder = Array.isArray(options) ? options.join(" / ") : "";
   $("answer").value = "";
   $("answer").focus();
 }

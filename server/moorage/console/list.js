@@ -5,10 +5,15 @@
 const MAX_ROWS = 2000;
 const AT_END_PX = 40; // nearer to the end than this: the list follows
 
-/** What an event says, in a line or a few. @param {any} data */
+/** What an event says, in a line or a few. @param {any} data @returns {string} */
 function textOf(data) {
   if (data === null || data === undefined) return "";
-  return typeof data === "string" ? data : JSON.stringify(data);
+  if (typeof data !== "object") return String(data);
+  const entries = Object.entries(data);
+  if (Array.isArray(data) || !entries.length) return JSON.stringify(data);
+  if (entries.length === 1 && typeof data.text === "string") return data.text;
+  const plain = (/** @type {any} */ value) => (typeof value === "string" ? value : JSON.stringify(value));
+  return entries.map(([name, value]) => `${name}: ${plain(value)}`).join(" · ");
 }
 
 /** The growing part of a transient event, if it is text. @param {any} data @returns {string|null} */
@@ -25,21 +30,31 @@ export class EventList {
   /** @type {{row: HTMLElement, type: string, key: string|null}|null} */
   #growing = null;
 
+  /** The reader is at the end and wants to stay there. */
+  #follows = true;
+  #scrolling = 0;
+
   /** @param {HTMLElement} element */
   constructor(element) {
     this.element = element;
+    element.addEventListener("scroll", () => {
+      const { scrollTop, clientHeight, scrollHeight } = element;
+      this.#follows = scrollHeight - scrollTop - clientHeight < AT_END_PX;
+    });
+    new ResizeObserver(() => this.#follow()).observe(element);
   }
 
   clear() {
     this.element.replaceChildren();
     this.#steps.clear();
     this.#growing = null;
+    this.#follows = true;
   }
 
   /** @param {LogEvent} event */
   add(event) {
-    const follows = this.#atEnd();
-    if (event.id === null && this.#grow(event)) return this.#follow(follows);
+    this.#follow();
+    if (event.id === null && this.#grow(event)) return;
     this.#growing = null;
     if (event.type === "session_created") this.#steps.clear();
     const row = this.#row(String(event.seq ?? "–"), event.type, textOf(event.data));
@@ -47,7 +62,6 @@ export class EventList {
     if (event.replayed) this.#mark(row, "replayed");
     if (event.type === "unlogged") row.classList.add("unlogged");
     this.#place(row, event);
-    this.#follow(follows);
   }
 
   /** @param {import("../client/moorage.js").Rebuilt} rebuilt */
@@ -117,19 +131,18 @@ export class EventList {
   /** @param {HTMLElement} row @param {string} text @param {string} [rowClass] */
   #mark(row, text, rowClass) {
     const mark = document.createElement("span");
-    mark.className = `mark ${text}`;
+    mark.className = `mark ${text.replace(" ", "-")}`;
     mark.textContent = text;
     row.children[3].append(mark);
     if (rowClass) row.classList.add(rowClass);
   }
 
-  #atEnd() {
-    const { scrollTop, clientHeight, scrollHeight } = this.element;
-    return scrollHeight - scrollTop - clientHeight < AT_END_PX;
-  }
-
-  /** @param {boolean} follows */
-  #follow(follows) {
-    if (follows) this.element.scrollTop = this.element.scrollHeight;
+  /** Once a frame, however many events came. */
+  #follow() {
+    if (!this.#follows) return;
+    this.#scrolling ||= requestAnimationFrame(() => {
+      this.#scrolling = 0;
+      this.element.scrollTop = this.element.scrollHeight;
+    });
   }
 }

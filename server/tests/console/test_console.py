@@ -37,7 +37,7 @@ async def ended(page: Page) -> None:
 
 async def seqs(page: Page) -> list[int]:
     """Numbers of all rows that are in the log, in the order shown."""
-    texts = await page.locator("#events .seq").all_inner_texts()
+    texts = await page.locator("#events .seq").all_text_contents()
     return [int(text) for text in texts if text.isdigit()]
 
 
@@ -53,7 +53,7 @@ async def test_a_task_is_started_and_watched(page: Page) -> None:
     await sign_in(page)
     await start(page, QUICK)
     await ended(page)
-    types = await page.locator("#events .type").all_inner_texts()
+    types = await page.locator("#events .type").all_text_contents()
     assert types[0] == "session_created"
     assert types[-1] == "task_result"
     assert types.count("tool_call") == 2
