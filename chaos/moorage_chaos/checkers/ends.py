@@ -68,21 +68,24 @@ def typed_ends(*, lost_callers: bool = False, allow: frozenset[str] | None = Non
     """Every call ended, with success or a code of the table.
 
     ``lost_callers``: the row cuts callers too, so a call may end with its caller's connection, if a ``down``
-    of that caller lies within the call. ``allow``: codes that may occur in this row; any other one is a
-    failure.
+    of that caller lies within the call, or, ``delivered: no``, if the caller had no connection all the time.
+    ``allow``: codes that may occur in this row; any other one is a failure.
     """
 
     def check_typed_ends(history: History) -> Iterator[Promise]:
         pairs = select(history, **match)
         downs = history.notes("down")
+        connects = history.pairs("connect", lambda pair: pair.phase == "ok")
 
         def lost(pair: Pair) -> bool:
-            end = pair.t1 or 0
-            return any(
-                note.value.get("client") == pair.value.get("caller")
-                and pair.t0 <= note.t <= end + 1_000_000_000
-                for note in downs
-            )
+            caller, end = pair.value.get("caller"), pair.t1 or 0
+            own = [note.t for note in downs if note.value.get("client") == caller]
+            if any(pair.t0 <= t <= end + 1_000_000_000 for t in own):
+                return True
+            last = max((t for t in own if t < pair.t0), default=None)
+            ups = (p.t1 for p in connects if p.value.get("client") == caller and p.t1 is not None)
+            away = last is not None and not any(last < up < end for up in ups)
+            return away and pair.result.get("delivered") == "no"
 
         codes = RPC_CODES if allow is None else RPC_CODES & allow
         bad = []

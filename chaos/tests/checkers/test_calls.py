@@ -50,6 +50,15 @@ def test_a_lost_caller_needs_a_recorded_loss() -> None:
     assert only(history, typed_ends()).verdict == "failed"
 
 
+def test_a_caller_without_a_connection_may_say_that_nothing_was_sent() -> None:
+    history = Tiny()
+    history.see("down", 1, client="c", cause="transport")
+    history.call(5, 9, "caller_lost", caller="c", delivered="no")
+    assert only(history, typed_ends(lost_callers=True)).verdict == "passed"
+    history.call(20, 25, "caller_lost", caller="c", delivered="unknown")
+    assert only(history, typed_ends(lost_callers=True)).verdict == "failed"
+
+
 def test_ended_with_and_rate_and_last() -> None:
     history = Tiny()
     for end in ("ok", "not_available", "ok"):
