@@ -25,10 +25,10 @@ PUNCTUAL_S = 0.002
 
 
 class Stream:
-    """``links`` lead to one replica, ``socket`` of the same account is connected to another."""
+    """``socket`` is connected to one replica; connections to another, of the same account, are given by :meth:`use`."""
 
-    def __init__(self, socket: SocketClient, links: Sequence[HttpConnection], token: str) -> None:
-        self._links = list(links)
+    def __init__(self, socket: SocketClient, token: str) -> None:
+        self._links: list[HttpConnection] = []
         self._token = token
         self._sent: dict[int, float] = {}
         self._number = 0
@@ -91,6 +91,11 @@ class Stream:
             self._failure = f"{len(self._sent)} emits did not arrive within {SETTLE_S:g} s"
         if self._failure:
             raise BenchError(self._failure)
+
+    def use(self, links: Sequence[HttpConnection]) -> None:
+        """Post by these from now on: servers close a connection that was idle for a few seconds."""
+        self.close()
+        self._links = list(links)
 
     def close(self) -> None:
         """Drop the connections that post."""

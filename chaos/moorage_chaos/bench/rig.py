@@ -145,11 +145,16 @@ class Rig:
         return self.fan
 
     async def connect_stream(self) -> None:
-        """A socket on the second replica, and connections to the first one that emit to it."""
+        """A socket on the second replica; what is emitted comes from the first one."""
         token = make_token(self._cluster.secret, "bench-remote")
         client, _ = await self._connect(1, {"token": token, "clientType": "user-scoped"})
-        links = [await open_http(self._cluster.ports[0]) for _ in range(remote.LINKS)]
-        self.stream = remote.Stream(client, links, token)
+        self.stream = remote.Stream(client, token)
+
+    async def ready_stream(self) -> remote.Stream:
+        """The load of emits to another replica, with connections that stand."""
+        assert self.stream is not None
+        self.stream.use([await open_http(self._cluster.ports[0]) for _ in range(remote.LINKS)])
+        return self.stream
 
     async def warm(self) -> None:
         """Run every kind of load that was connected, so that caches and just-in-time compilers are warm."""
@@ -158,7 +163,7 @@ class Rig:
         if self.fan is not None:
             await (await self.ready_fan()).flood(self._durations.warm / 2, WINDOW)
         if self.stream is not None:
-            await self.stream.run(self._durations.warm / 2)
+            await (await self.ready_stream()).run(self._durations.warm / 2)
 
     def close(self) -> None:
         """Drop every connection."""
@@ -261,12 +266,12 @@ class Rig:
 
     async def _stream_for(self, seconds: float) -> list[float]:
         """Ascending latencies [s] of emits to another replica."""
-        assert self.stream is not None
-        self.stream.latencies.clear()
-        await self.stream.run(seconds)
-        if not self.stream.latencies:
+        stream = await self.ready_stream()
+        stream.latencies.clear()
+        await stream.run(seconds)
+        if not stream.latencies:
             raise BenchError("no emit ended within the phase")
-        return sorted(self.stream.latencies)
+        return sorted(stream.latencies)
 
 
 @asynccontextmanager

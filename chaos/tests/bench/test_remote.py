@@ -49,7 +49,8 @@ class Busy(Link):
 async def test_every_emit_is_timed_once() -> None:
     socket = SocketClient({})
     link = Link(socket)
-    stream = Stream(socket, [link], "token")
+    stream = Stream(socket, "token")
+    stream.use([link])
     await stream.run(0.03, rate=2000)
     assert len(stream.latencies) == len(link.requests) == 60
     assert b"Bearer token" in link.requests[0]
@@ -61,7 +62,7 @@ async def test_every_emit_is_timed_once() -> None:
 
 async def test_other_events_are_not_ours() -> None:
     socket = SocketClient({})
-    stream = Stream(socket, [], "token")
+    stream = Stream(socket, "token")
     socket.on_event(b'42["update",{"type":"bench","n":1}]')
     socket.on_event(b'42["ephemeral",{"type":"activity"}]')
     assert stream.latencies == []
@@ -83,5 +84,7 @@ async def test_what_ends_the_run(
     monkeypatch.setattr(remote, "SETTLE_S", 0.01)
     socket = SocketClient({})
     made = link() if link is HttpConnection else link(socket)
+    stream = Stream(socket, "token")
+    stream.use([made])
     with pytest.raises(BenchError, match=why):
-        await asyncio.wait_for(Stream(socket, [made], "token").run(0.05), 5)
+        await asyncio.wait_for(stream.run(0.05), 5)
