@@ -71,6 +71,12 @@ def test_safe_only_leaves_the_others_out() -> None:
     assert "t-kills" not in chosen
 
 
+def test_a_row_on_demand_is_listed_and_played_only_when_named() -> None:
+    assert "t-on-demand" not in names()
+    assert "t-on-demand" in names("--list")
+    assert names("--only", "t-on-demand") == ["t-on-demand"]
+
+
 def test_every_name_has_a_hint_or_the_list() -> None:
     with pytest.raises(UsageError, match="known: alpha, beta"):
         check_names(["zzz"], ["beta", "alpha"], "mutant")

@@ -157,3 +157,27 @@ async def test_a_server_that_does_not_start_makes_its_rows_unknown(
     monkeypatch.setenv("STAND_IN_EXIT", "9")
     assert await run("--only", "t-good", "--replicas", "1") == 3
     assert "exit code 9" in run.json["rows"][0]["reason"]
+
+
+async def test_a_list_of_faults_is_shrunk_to_the_one_it_takes_and_that_is_played_again(run: Run) -> None:
+    assert await run("--only", "t-shrinks", "--replicas", "1", "--seed", "3", "--shrink") == 1
+    shrunk = run.json["rows"][0]["shrunk"]
+    assert (shrunk["of"], shrunk["faults"], shrunk["tries"]) == ([1, 2, 3], [3], 3)
+    assert "--only t-shrinks" in shrunk["replay"]
+    assert "--faults 3" in shrunk["replay"]
+    assert await run("--only", "t-shrinks", "--replicas", "1", "--seed", "3", "--faults", "1,2") == 0
+    left_out = History.load(run.report / "t-shrinks" / "history.jsonl").notes("fault-left-out")
+    assert [note.value["number"] for note in left_out] == [3]
+
+
+async def test_a_harness_that_does_nothing_is_found_out(run: Run) -> None:
+    assert await run("mutants", "--only", "t-bites", "--replicas", "1") == 0, run.output
+    assert run.verdicts() == {"t-bites": "passed"}, "the control"
+    [found] = json.loads((run.report / "mutants.json").read_text())["mutants"]
+    assert (found["mutant"], found["row"], found["verdict"], found["red"]) == (
+        "ignore-fault",
+        "t-bites",
+        "unknown",
+        True,
+    )
+    assert "ignore-fault" in (run.report / "report.html").read_text()

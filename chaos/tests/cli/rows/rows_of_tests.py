@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from typing import ClassVar
 
 from _rows import Asking
 
-from moorage_chaos.drivers.base import Can, DriverError, Setup
+from moorage_chaos.checkers import judge
+from moorage_chaos.checkers.bite import fault_happened, killed
+from moorage_chaos.drivers.base import Can, Driver, DriverError, Evidence, Setup
 from moorage_chaos.faults import process
+from moorage_chaos.faults.base import Fault
 from moorage_chaos.history import History
 from moorage_chaos.scenarios.base import Context, Lane
 from moorage_chaos.verdict import Promise
@@ -28,6 +32,13 @@ class Idle(Asking):
     promise = "the same in the other lane"
     safe = True
     lane: ClassVar[Lane] = "idle"
+
+
+class OnDemand(Asking):
+    name = "t-on-demand"
+    promise = "the same, only when it is asked for"
+    safe = True
+    on_demand: ClassVar[bool] = True
 
 
 class Kills(Asking):
@@ -118,3 +129,51 @@ class Impossible(Asking):
     promise = "needs what no driver can"
     safe = True
     needs: ClassVar[frozenset[Can]] = frozenset({"fly"})  # type: ignore[arg-type]
+
+
+class Bites(Asking):
+    name = "t-bites"
+    promise = "is nothing without its fault"
+    safe = False
+    needs: ClassVar[frozenset[Can]] = frozenset({"kill"})
+    mutants: ClassVar[tuple[str, ...]] = ("ignore-fault",)
+
+    async def run(self, ctx: Context) -> None:
+        await ctx.faults.inject(process.Kill(ctx.driver.replicas[0]))
+
+    def check(self, history: History) -> list[Promise]:
+        return judge(history, (fault_happened(process.Kill.kind, 1, killed),))
+
+
+class Nothing(Fault):
+    """Does nothing, under a number."""
+
+    kind = "nothing"
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    @property
+    def target(self) -> str:
+        return str(self._number)
+
+    async def inject(self, driver: Driver) -> Evidence:
+        return Evidence(time.monotonic_ns(), self.kind, self.target)
+
+    async def undo(self, driver: Driver) -> None:
+        return
+
+
+class Shrinks(Asking):
+    name = "t-shrinks"
+    promise = "is broken by the last of its three faults"
+    safe = False
+    needs: ClassVar[frozenset[Can]] = frozenset({"kill"})
+
+    async def run(self, ctx: Context) -> None:
+        for number in (1, 2, 3):
+            await ctx.faults.inject(Nothing(number))
+
+    def check(self, history: History) -> list[Promise]:
+        done = [fault.value["replica"] for fault in history.pairs("fault")]
+        return [Promise("third", "0", done.count("3"), "", "failed" if "3" in done else "passed")]
