@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from moorage.errors import BackplaneError
+from moorage.events import reach
 from moorage.events.breaker import BreakerState
 from moorage.events.log import EventLog
 
@@ -74,6 +75,19 @@ async def test_a_kept_log_goes_on_with_the_hole_told_live(
         assert there.events[1]["event"]["data"]["count"] == 2
         assert here.seqs == [1, None, None, 2, 3]
         assert not here.of("replay_gap") and not there.of("replay_gap")
+
+
+async def test_the_probe_does_not_count_on_those_who_gave_up(
+    valkey: Valkey, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Redis is back before what gave up waiting for it is cleared away."""
+    monkeypatch.setattr(reach, "LOOK_S", 3.0)
+    async with running(valkey.url) as log:
+        valkey.kill()
+        await until_open(log)
+        valkey.start()
+        await until(lambda: log.breaker is BreakerState.CLOSED)
+        assert (await log.append("s", "t", 0)).id is not None
 
 
 async def test_a_moment_without_connection_costs_no_event_its_id(valkey: Valkey) -> None:

@@ -78,7 +78,9 @@ async def running(
     await log.start()
     if backplane is not None:
         assert await backplane.start()
-    yield log
-    await log.stop()
-    if backplane is not None:
-        await backplane.stop()
+    try:
+        yield log
+    finally:
+        await log.stop()
+        if backplane is not None:
+            await backplane.stop()
