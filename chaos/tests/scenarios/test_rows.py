@@ -38,9 +38,19 @@ MATRIX = [
     "cascading",
     "freeze-replica",
     "network-loss",
+    "partition",
+    "poison-entry",
     "redis-freeze",
     "redis-restart",
     "redis-restart-kept",
+    "subscription-kill",
+    "resume",
+    "resume-1000",
+    "redis-outage-mid-task",
+    "worker-takeover",
+    "trimmed-gap",
+    "question",
+    "two-tabs",
 ]
 
 
