@@ -26,15 +26,12 @@ START_BOUND_S = 5.0
 
 
 class Worker:
-    """One worker. :meth:`start` before it works, then :meth:`stop`. Raises
-    :class:`~moorage.errors.ConfigurationError` without ``REDIS_URL``."""
+    """One worker; ``settings`` has a ``redis_url``. :meth:`start` before it works, then :meth:`stop`."""
 
     def __init__(self, settings: Settings, handlers: Mapping[str, Handler]) -> None:
         redis_url, state_url = settings.redis_url, settings.effective_state_url
-        if redis_url is None or state_url is None:
-            raise ConfigurationError(
-                "REDIS_URL is required by a worker; without Redis `moorage serve` runs the tasks itself"
-            )
+        assert redis_url is not None
+        assert state_url is not None
         self.settings = settings
         self.metrics = Metrics()
         name = f"moorage:{settings.replica_id}"
@@ -46,10 +43,17 @@ class Worker:
             stall_ms=settings.redis_stall_ms,
         )
         self.events = EventLog(self.backplane, settings)
+        self._compose_metrics()
         self.store = RedisTasks(
             state_url, name=name, ca_file=settings.redis_ca_file, timeout_ms=settings.redis_timeout_ms
         )
         self.runner = Runner(settings, self.store, self.events, handlers, together=state_url == redis_url)
+
+    def _compose_metrics(self) -> None:
+        metrics, events = self.metrics, self.events
+        events.on_append = lambda result: metrics.event_appends.labels(result).inc()
+        events.on_publish_dropped = lambda reason: metrics.event_publishes_dropped.labels(reason).inc()
+        metrics.gauge(metrics.event_breaker, lambda: int(events.breaker))
 
     async def start(self) -> None:
         """Returns when tasks are taken; waits for Redis at most :data:`START_BOUND_S`."""
@@ -67,9 +71,9 @@ class Worker:
         await self.store.stop()
 
 
-async def run(settings: Settings, stop: asyncio.Event) -> None:
-    """Work until ``stop`` is set. Raises ConfigurationError, and CannotListen before anything is started."""
-    worker = Worker(settings, load(settings.tasks))
+async def run(settings: Settings, handlers: Mapping[str, Handler], stop: asyncio.Event) -> None:
+    """Work until ``stop`` is set. Raises CannotListen before anything is started."""
+    worker = Worker(settings, handlers)
     with contextlib.ExitStack() as listeners:
         serving: list[asyncio.Task[None]] = []
         if settings.metrics_enabled:
@@ -77,12 +81,17 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             listeners.callback(listener.close)
             server = metrics_server(worker.metrics)
             serving.append(asyncio.create_task(server.serve(sockets=[listener])))
+        starting = asyncio.create_task(worker.start())
         stopping = asyncio.create_task(stop.wait())
         try:
-            await worker.start()
-            await asyncio.wait([stopping, *serving], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([stopping, starting, *serving], return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                await asyncio.wait([stopping, *serving], return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopping.cancel()
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
             await worker.stop()
             for one in serving:
                 server.should_exit = True
@@ -90,5 +99,11 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 
 def main(settings: Settings) -> int:
-    """Run a worker in this process; SIGTERM or SIGINT ends it. Returns the exit code."""
-    return run_process(settings, lambda stop: run(settings, stop))
+    """Run a worker in this process; SIGTERM or SIGINT ends it. Returns the exit code. Raises
+    :class:`~moorage.errors.ConfigurationError` before anything is started."""
+    if settings.redis_url is None:
+        raise ConfigurationError(
+            "REDIS_URL is required by a worker; without Redis `moorage serve` runs the tasks itself"
+        )
+    handlers = load(settings.tasks)
+    return run_process(settings, lambda stop: run(settings, handlers, stop))

@@ -35,7 +35,9 @@ class RedisPool:
             url,
             max_connections=CONNECTIONS_MAX,
             timeout=self._timeout_s,
-            socket_timeout=self._timeout_s,
+            # Ours alone: redis-py's own is asyncio.wait_for, which before Python 3.12 loses a cancellation that comes
+            # just when the command was written, and with it the bound of the read that follows.
+            socket_timeout=None,
             socket_connect_timeout=self._timeout_s,
             retry=Retry(NoBackoff(), 0),
             protocol=2,

@@ -91,7 +91,7 @@ class RedisTasks:
         self, worker: str, handlers: Collection[str], count: int, wait_ms: int, takeover_ms: int
     ) -> list[Ticket]:
         try:
-            tickets = []
+            tickets: list[Ticket] = []
             for handler in handlers:
                 tickets += await self._claim(worker, handler, count - len(tickets), takeover_ms)
                 if len(tickets) >= count:

@@ -73,10 +73,13 @@ class Script:
     mark: str | None = None
 
 
+DEFAULT = Script()
+
+
 def parse(value: Any) -> Script:
     """Raises TaskFailed that names the field."""
     if value is None or isinstance(value, str):
-        return Script(prompt=_text("prompt", value or Script.prompt))
+        return Script(prompt=_text("prompt", value or DEFAULT.prompt))
     if not isinstance(value, dict):
         raise TaskFailed("input: a text or an object")
     question = value.get("question")
@@ -84,12 +87,12 @@ def parse(value: Any) -> Script:
         question = "Shall I take the berth nearest to the gate?" if question else None
     texts = {name: value.get(name) for name in ("fail", "mark")} | {"question": question}
     return Script(
-        prompt=_text("prompt", value.get("prompt", Script.prompt)),
-        steps=_number(value, "steps", Script.steps, 0, STEPS_MAX),
-        pause_ms=_number(value, "pauseMs", Script.pause_ms, 0, PAUSE_MAX_MS),
-        deltas=_number(value, "deltas", Script.deltas, 0, DELTAS_MAX),
-        seed=_number(value, "seed", Script.seed, -(2**53), 2**53),
-        question_timeout_ms=_number(value, "questionTimeoutMs", Script.question_timeout_ms, 1, 86_400_000),
+        prompt=_text("prompt", value.get("prompt", DEFAULT.prompt)),
+        steps=_number(value, "steps", DEFAULT.steps, 0, STEPS_MAX),
+        pause_ms=_number(value, "pauseMs", DEFAULT.pause_ms, 0, PAUSE_MAX_MS),
+        deltas=_number(value, "deltas", DEFAULT.deltas, 0, DELTAS_MAX),
+        seed=_number(value, "seed", DEFAULT.seed, -(2**53), 2**53),
+        question_timeout_ms=_number(value, "questionTimeoutMs", DEFAULT.question_timeout_ms, 1, 86_400_000),
         **{name: None if text is None else _text(name, text) for name, text in texts.items()},
     )
 

@@ -48,7 +48,8 @@ def task(name: str) -> Callable[[H], H]:
         )
 
     def register(handler: H) -> H:
-        if not inspect.iscoroutinefunction(handler):
+        accepted: Callable[..., object] = handler
+        if not inspect.iscoroutinefunction(accepted):
             raise TypeError(f"the handler of task {name!r} must be an `async def`")
         known = _registered.get(name)
         if known is not None and _place(known) != _place(handler):

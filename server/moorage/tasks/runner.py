@@ -56,6 +56,7 @@ class Runner:
         self._execution = Execution(store, events, self.attempts, self._questions, handlers, limits)
         self._running: dict[asyncio.Task[None], Attempt | None] = {}
         self._room = asyncio.Event()
+        self._closed = False
         self._loops: list[asyncio.Task[None]] = []
 
     def __len__(self) -> int:
@@ -72,13 +73,15 @@ class Runner:
         """
         if not self._loops:
             return
-        self._execution.stopping.set()
+        self._closed = True
         self._room.set()
         taking, beating = self._loops
         self._loops = []
         # Cancelled in the middle, it could have been given tasks that nobody would know of until the take-over.
         await asyncio.wait({taking}, timeout=TAKE_WAIT_MS / 1000 + self._settings.redis_timeout_ms / 1000)
         taking.cancel()
+        # Only now: what is handed back must not come to this worker again.
+        self._execution.stopping.set()
         if self._running:
             log.info("%d tasks have %g s to end", len(self._running), window_s)
             await asyncio.wait(set(self._running), timeout=window_s)
@@ -93,7 +96,7 @@ class Runner:
         await self._questions.stop()
 
     async def _take(self) -> None:
-        while not self._execution.stopping.is_set():
+        while not self._closed:
             room = self._settings.worker_concurrency - len(self._running)
             if room <= 0:
                 self._room.clear()

@@ -123,6 +123,8 @@ async def test_the_api_describes_itself(client: httpx.AsyncClient) -> None:
     spec = (await client.get("/openapi.json")).json()
     assert set(spec["paths"]) == {
         "/v1/auth", "/v1/sessions", "/v1/sessions/{session_id}", "/v1/sessions/{session_id}/messages",
+        "/v1/sessions/{session_id}/events", "/v1/sessions/{session_id}/tasks",
+        "/v1/sessions/{session_id}/turn", "/v1/sessions/{session_id}/replies", "/v1/tasks/{task_id}",
         "/v1/emit", "/v1/presence", "/health", "/ready",
     }  # fmt: skip
     assert spec["components"]["securitySchemes"]["HTTPBearer"]["scheme"] == "bearer"

@@ -15,6 +15,7 @@ from moorage.storage.tasks_redis import RedisTasks
 from moorage.tasks.handlers import Handler
 from moorage.tasks.queue import TaskQueue
 from moorage.tasks.runner import Runner
+from moorage.tasks.told import before
 
 from ..conftest import WAIT_S
 
@@ -102,11 +103,16 @@ async def ended(queue: TaskQueue, task_id: str) -> dict[str, Any]:
 
 
 async def events(log: EventLog, until: str = "task_result") -> list[tuple[str, Any]]:
-    """``(type, data)`` of the log once it has that type."""
+    """``(type, data)`` of all that is kept in the log, once it has that type."""
     async with asyncio.timeout(WAIT_S):
         while True:
-            page = await log.page(SESSION, "0-0", 1000)
-            found = [(frame["event"]["type"], frame["event"]["data"]) for frame in page.events]
+            head = await log.head(SESSION)
+            after: str | None = before(head.oldest or "0-0")
+            last_seq, found = (head.oldest_seq or 1) - 1, []
+            while after is not None:
+                page = await log.page(SESSION, after, 1000, last_seq=last_seq, epoch=head.epoch)
+                found += [(frame["event"]["type"], frame["event"]["data"]) for frame in page.events]
+                after, last_seq = page.next, page.events[-1]["seq"] if page.events else last_seq
             if any(kind == until for kind, _ in found):
                 return found
             await asyncio.sleep(0.01)
