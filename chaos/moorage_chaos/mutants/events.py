@@ -13,16 +13,12 @@ from moorage_chaos.mutants.registry import Every, mutant, replace
 def drop_event() -> None:
     from moorage.cluster.local import LocalManager
 
-    push, now = LocalManager.push, Every(50)
+    targets, now = LocalManager._targets, Every(50)
 
-    def _push(self: Any, eio_sids: Iterable[str], packet: Any, *, volatile: bool = False) -> int:
-        sids = list(eio_sids)
-        # Broadcasts only: what goes to one socket is an ack or a request.
-        return push(
-            self, sids if len(sids) < 2 else [s for s in sids if not now()], packet, volatile=volatile
-        )
+    def _targets(self: Any, namespace: str, rooms: Any, except_: Any) -> Any:
+        return {sid: at for sid, at in targets(self, namespace, rooms, except_).items() if not now()}
 
-    replace(LocalManager, "push", _push)
+    replace(LocalManager, "_targets", _targets)
 
 
 @mutant("double-event", "one broadcast copy in fifty is delivered twice")
