@@ -105,7 +105,7 @@ class Writer:
             try:
                 return self._done(session_id, event, await self._store.append(session_id, event, number))
             except SessionDeleted:
-                self._count("deleted")
+                self._deleted()
                 return None
             except BackplaneUnknown:
                 pass
@@ -126,17 +126,25 @@ class Writer:
 
     # -- outcomes ------------------------------------------------------------------------------------------
     def _done(self, session_id: str, event: Event, stored: Stored) -> Stored | None:
+        self._answered()
+        self._count("ok")
+        if stored.id is None:
+            return None
+        self._delivered(session_id, stored, event)
+        return stored
+
+    def _deleted(self) -> None:
+        """The session is no more: nobody is to be told anything, but Redis is there."""
+        self._answered()
+        self._count("deleted")
+
+    def _answered(self) -> None:
         self._outage_since = None
         if self.breaker.success():
             log.info("the event log is back, sessions with holes: %d", len(self._holes))
             self._cancel_probe()
             for other in list(self._holes):
                 self._enqueue(other, None)
-        self._count("ok")
-        if stored.id is None:
-            return None
-        self._delivered(session_id, stored, event)
-        return stored
 
     def _fail(self, session_id: str, event: Event) -> None:
         """It is certainly not in the log, though it was tried."""
@@ -225,6 +233,7 @@ class Writer:
                     last = stored.id or last
         except Exception as error:
             log_bug(log, "appending what waited", error)
+            self._failed()
         finally:
             del self._lanes[session_id]
             while lane:
@@ -241,7 +250,7 @@ class Writer:
                 session_id, item.event, item.number, repeat_after=(last or EventId(0, 0)) if repeats else None
             )
         except SessionDeleted:
-            self._count("deleted")
+            self._deleted()
             self._finish(lane, item, None)
             return None
         except BackplaneUnknown:
@@ -282,7 +291,7 @@ class Writer:
         self._cancel_probe()
         if not self._store.available:
             self._probe_timer = asyncio.get_running_loop().call_later(self.probe_after_s, self.probe)
-        elif self.breaker.probe() and not self._lanes:
+        elif self.breaker.probe() and not any(self._lanes.values()):  # a lane that was given up may be empty
             session_id = next(iter(self._holes), None)
             if session_id is None:
                 self.breaker.success()

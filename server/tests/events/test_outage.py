@@ -84,10 +84,11 @@ async def test_the_probe_does_not_count_on_those_who_gave_up(
     monkeypatch.setattr(reach, "LOOK_S", 3.0)
     async with running(valkey.url) as log:
         valkey.kill()
-        await until_open(log)
+        await asyncio.gather(*(log.append(session, "t", 0) for session in "abc"))
+        assert log.breaker is BreakerState.OPEN
         valkey.start()
         await until(lambda: log.breaker is BreakerState.CLOSED)
-        assert (await log.append("s", "t", 0)).id is not None
+        assert (await log.append("a", "t", 0)).id is not None
 
 
 async def test_a_moment_without_connection_costs_no_event_its_id(valkey: Valkey) -> None:
@@ -119,6 +120,32 @@ async def test_a_redis_that_refuses(valkey: Valkey, until: Until) -> None:
         assert (await log.append("s", "t", 5)).seq == 3
         await until(lambda: there.data[-1] == 5 and here.data[-1] == 5)
         assert there.seqs == here.seqs == [1, None, None, None, None, 2, 3]
+
+
+@pytest.mark.parametrize("leave", ["withdrawn", "deleted"])
+async def test_the_breaker_closes_whatever_became_of_what_waited(
+    valkey_factory: Callable[..., Valkey], until: Until, leave: str
+) -> None:
+    valkey = valkey_factory(aof=True)
+    async with running(valkey.url, "a") as log, running(valkey.url, "b") as other:
+        await log.append("s", "t", 0)
+        valkey.kill()
+        await until(lambda: not log._store.available)
+        await asyncio.gather(*(log.append("s", "t", n) for n in range(5)))
+        assert log.breaker is BreakerState.OPEN
+        if leave == "deleted":
+            log._writer.probe, probe = lambda: None, log._writer.probe  # type: ignore[method-assign]
+            valkey.start()
+            await until(lambda: other._store.available)
+            await other.delete("s")
+            log._writer.probe = probe  # type: ignore[method-assign]
+            await until(lambda: log._store.available)
+            log._writer.probe()
+        else:
+            valkey.start()
+        await until(lambda: log.breaker is BreakerState.CLOSED)
+        await until(lambda: not log._writer._lanes and not log._writer._holes)
+        assert (await log.append("x", "t", 1)).seq == 1
 
 
 async def test_a_single_failure_is_told_with_the_next_event(valkey: Valkey) -> None:
