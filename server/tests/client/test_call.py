@@ -73,7 +73,7 @@ async def test_a_call_reaches_the_daemon_on_another_replica(
     assert await caller.call("echo", {"a": [1, "ü", None]}) == {"a": [1, "ü", None]}
     assert cluster.auths == [
         {"token": "good", "clientType": "machine-scoped", "machineId": "m1"},
-        {"token": "good", "clientType": "user-scoped"},
+        {"token": "good", "clientType": "user-scoped", "pid": None, "offset": None},
     ]
 
 

@@ -36,6 +36,8 @@ async def test_the_handshake_says_who_we_are(cluster: Cluster, front: Front) -> 
             "sessionId": "s1",
             "appState": "active",
             "client": "tests 1.0",
+            "pid": None,
+            "offset": None,
         }
     ]
 

@@ -31,6 +31,12 @@ class FakeSocket:
             self.asked.append(int(found[1]))
         self.got.append(json.loads(found[2]) + list(packet.attachments))
 
+    async def send(self, packet: object) -> None:
+        """What python-socketio writes itself: DISCONNECT."""
+
+    async def close(self, **options: object) -> None:
+        """The transport ends."""
+
     async def ack(self, *args: Any) -> None:
         await self.node.manager.trigger_callback(self.sid, self.asked.pop(0), list(args))
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 
 from .conftest import MakePeer, Site
-from .peers import NodePeer
 from .test_plain_clients import post
 
+JAVASCRIPT = pytest.mark.parametrize(
+    "peer", [pytest.param("socket.io-client", marks=pytest.mark.node)], indirect=True
+)
+"""The other client has no connection state recovery."""
 
-@pytest.mark.node
+
+@JAVASCRIPT
 async def test_missed_updates_come_once_after_a_cut(site: Site, peer: MakePeer, token: str) -> None:
     client = await peer(site.first)
-    if not isinstance(client, NodePeer):
-        pytest.skip("python-socketio's client has no connection state recovery")
 
     async def emit(number: int) -> None:
         body = {
@@ -35,22 +37,19 @@ async def test_missed_updates_come_once_after_a_cut(site: Site, peer: MakePeer, 
     assert [name for name, _ in client.events].count("update") == 4
 
 
-@pytest.mark.node
+@JAVASCRIPT
 async def test_recovered_again_and_again_before_the_first_event(site: Site, peer: MakePeer) -> None:
     client = await peer(site.first)
-    if not isinstance(client, NodePeer):
-        pytest.skip("python-socketio's client has no connection state recovery")
     for _ in range(3):
         await client.cut()
         assert (await client.event("connect")) == {"sid": client.sid, "recovered": True}
 
 
+@pytest.mark.parametrize("peer", ["python-socketio"], indirect=True)
 async def test_handlers_of_python_clients_get_no_further_argument(
     site: Site, peer: MakePeer, token: str
 ) -> None:
     client = await peer(site.first)
-    if isinstance(client, NodePeer):
-        pytest.skip("JavaScript ignores further arguments")
     body = {"event": "update", "filter": {"type": "user-scoped-only"}, "body": {"t": "test"}}
     await post(site.last, "/v1/emit", token, body)
     await client.event("update")
