@@ -84,6 +84,7 @@ async def test_the_probe_does_not_count_on_those_who_gave_up(
     monkeypatch.setattr(reach, "LOOK_S", 3.0)
     async with running(valkey.url) as log:
         valkey.kill()
+        await until(lambda: not log._backplane._commands.up)  # type: ignore[union-attr]
         await asyncio.gather(*(log.append(session, "t", 0) for session in "abc"))
         assert log.breaker is BreakerState.OPEN
         valkey.start()
