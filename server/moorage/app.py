@@ -14,6 +14,7 @@ from moorage.cluster.membership import Membership
 from moorage.cluster.memory import MemoryManager
 from moorage.drain import Drain
 from moorage.events.readers.base import SERVICE_RESTART
+from moorage.http import emit
 from moorage.http.api import build_api
 from moorage.http.context import HttpContext
 from moorage.http.peers import Peers
@@ -114,6 +115,9 @@ class Replica:
             tasks=self.tasks.queue,
         )
         self.api = build_api(context)
+        self.server.direct_posts[emit.PATH.encode()] = emit.Direct(
+            self.tokens, self.updates, settings.max_payload_bytes
+        )
         self.asgi = self.server.asgi(self.api)
         self._compose_metrics()
 
@@ -212,6 +216,8 @@ class Replica:
         )
         self.event_log = self.reading.log
         self.tasks = TaskService(self.settings, self.event_log)
+        if self.tasks.runner is not None:
+            self.tasks.runner.watch(self.metrics)
         replies = Replies(self.clients, self.tasks.queue, self.background)
         self.reading.streams.reply = replies.from_stream
         self.server.direct.update(replies.handlers)

@@ -6,12 +6,13 @@ stands after its last ``:``, at most :data:`METHODS_MAX` of them, then ``other``
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 METHODS_MAX = 200
@@ -28,6 +29,9 @@ APPEND_RESULTS = ("ok", "transient", "unlogged", "deleted")
 
 PUBLISH_DROPS = ("in_flight", "unavailable", "failed")
 """Too many in flight; no connection; Redis refused, or its answer was lost."""
+
+TASK_ENDS = ("done", "failed", "handed_back", "superseded")
+"""How an attempt at a task ends in a worker (:mod:`moorage.tasks.execution`)."""
 
 
 class Metrics:
@@ -94,6 +98,12 @@ class Metrics:
         )
         for reason in PUBLISH_DROPS:
             self.event_publishes_dropped.labels(reason)
+        self.tasks_running = Gauge("tasks_running", "Tasks that this process runs", registry=r)
+        self.tasks_ended = Counter(
+            "tasks_ended_total", "Attempts that ended here, by how", ["result"], registry=r
+        )
+        for result in TASK_ENDS:
+            self.tasks_ended.labels(result)
         self.read_deliveries: Callable[[], int] = lambda: 0
         r.register(_Deliveries(self))
         self.read_malformed: Callable[[], Mapping[str, int]] = dict
@@ -142,13 +152,21 @@ class _Deliveries(Collector):
         )
 
 
+def _open_descriptors() -> int | None:
+    """None where there is no ``/proc``."""
+    try:
+        return len(os.listdir("/proc/self/fd")) - 1  # one of them is the listing's own
+    except OSError:
+        return None
+
+
 class _Malformed(Collector):
     """Counted where messages of the cluster are read; and what the process has cost, read at a scrape, too."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
-    def collect(self) -> Iterator[CounterMetricFamily]:
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         found = CounterMetricFamily(
             "cluster_malformed", "Stream entries and channel messages that were skipped", labels=["where"]
         )
@@ -158,3 +176,5 @@ class _Malformed(Collector):
         yield CounterMetricFamily(
             "process_cpu_seconds", "User and system CPU time of this process", value=time.process_time()
         )
+        if (descriptors := _open_descriptors()) is not None:
+            yield GaugeMetricFamily("process_open_fds", "Open file descriptors", value=descriptors)

@@ -43,17 +43,18 @@ class Worker:
             stall_ms=settings.redis_stall_ms,
         )
         self.events = EventLog(self.backplane, settings)
-        self._compose_metrics()
         self.store = RedisTasks(
             state_url, name=name, ca_file=settings.redis_ca_file, timeout_ms=settings.redis_timeout_ms
         )
         self.runner = Runner(settings, self.store, self.events, handlers, together=state_url == redis_url)
+        self._compose_metrics()
 
     def _compose_metrics(self) -> None:
         metrics, events = self.metrics, self.events
         events.on_append = lambda result: metrics.event_appends.labels(result).inc()
         events.on_publish_dropped = lambda reason: metrics.event_publishes_dropped.labels(reason).inc()
         metrics.gauge(metrics.event_breaker, lambda: int(events.breaker))
+        self.runner.watch(metrics)
 
     async def start(self) -> None:
         """Returns when tasks are taken; waits for Redis at most :data:`START_BOUND_S`."""

@@ -81,8 +81,8 @@ def router(context: HttpContext) -> APIRouter:
             task_id = await tasks.start_task(account, session_id, body.input, body.handler)
         except EventTooLarge as error:
             raise HttpError(413, TOO_LARGE, str(error)) from None
-        except UnknownHandler:
-            raise HttpError(422, "Unknown handler") from None
+        except UnknownHandler as error:
+            raise HttpError(422, "Unknown handler", f"No worker has a handler named {error}") from None
         except QueueFull:
             raise HttpError(503, "Too many tasks") from None
         return answer({"taskId": task_id}, 202)

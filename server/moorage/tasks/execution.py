@@ -69,6 +69,8 @@ class Execution:
         self._handlers, self._limits = handlers, limits
         self.stopping = asyncio.Event()
         """The worker was told to end; handlers may see it."""
+        self.on_ended: Callable[[str], None] = lambda result: None
+        """``done``, ``failed``, ``handed_back``, ``superseded``: an attempt ended here."""
 
     async def run(self, begun: Begun, attempt: Attempt) -> None:
         """To its end, or until it is interrupted: then it is handed back, if it is still ours."""
@@ -91,10 +93,13 @@ class Execution:
                 outcome = await self._handle(task, attempt)
                 known = False
             await self._conclude(task, attempt, outcome, known)
+            self.on_ended(outcome.status)
         except HandBack:
             await self._hand_back(attempt)
+            self.on_ended("handed_back")
         except Superseded:
             log.info("task %s: attempt %d ends without a word", attempt.task_id, attempt.number)
+            self.on_ended("superseded")
 
     async def _open(self, task: Task, attempt: Attempt) -> None:
         """``session_created``, once a task."""

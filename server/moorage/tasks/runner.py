@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from moorage.bugs import log_bug
 from moorage.errors import BackplaneError
 from moorage.events.log import EventLog
+from moorage.metrics import Metrics
 from moorage.settings import Settings
 from moorage.storage.tasks import Tasks, Ticket
 from moorage.tasks.attempts import RETRY_S, Attempt, Attempts
@@ -59,6 +60,11 @@ class Runner:
         self._closed = False
         self._loops: list[asyncio.Task[None]] = []
 
+    def watch(self, metrics: Metrics) -> None:
+        """Count there what this worker does."""
+        metrics.gauge(metrics.tasks_running, lambda: len(self))
+        self._execution.on_ended = lambda result: metrics.tasks_ended.labels(result).inc()
+
     def __len__(self) -> int:
         return len(self._running)
 
@@ -69,14 +75,15 @@ class Runner:
     async def stop(self, window_s: float) -> None:
         """Take no more; what runs has ``window_s`` to end, then it is cancelled and handed back.
 
-        Returns at most ``window_s``, one wait for tasks, the handlers' :data:`CANCEL_S` and one reply of Redis later.
+        Returns at most ``window_s``, or one wait for tasks and one reply of Redis if that is longer, and the handlers'
+        :data:`CANCEL_S` and one reply of Redis later.
         """
         if not self._loops:
             return
-        self._closed = True
-        self._room.set()
+        deadline = time.monotonic() + window_s
         taking, beating = self._loops
-        self._loops = []
+        self._loops, self._closed = [], True
+        self._room.set()
         # Cancelled in the middle, it could have been given tasks that nobody would know of until the take-over.
         await asyncio.wait({taking}, timeout=TAKE_WAIT_MS / 1000 + self._settings.redis_timeout_ms / 1000)
         taking.cancel()
@@ -84,7 +91,7 @@ class Runner:
         self._execution.stopping.set()
         if self._running:
             log.info("%d tasks have %g s to end", len(self._running), window_s)
-            await asyncio.wait(set(self._running), timeout=window_s)
+            await asyncio.wait(set(self._running), timeout=max(0.0, deadline - time.monotonic()))
         for attempt in self._running.values():
             if attempt is not None:
                 attempt.interrupted.set()
