@@ -110,7 +110,8 @@ class EventStream:
         return callback
 
     async def ready(self, timeout: float = 30.0) -> None:
-        """Return once ``ws_ready`` has come on the connection in use: from then on nothing can be missed.
+        """Return once ``ws_ready`` has come on the connection in use, and the turn, if it has to be fetched first:
+        from then on nothing can be missed.
 
         Raises :class:`Refused` or :class:`Unreachable` if the stream fails, is closed, or after ``timeout``
         seconds."""
@@ -355,7 +356,7 @@ class EventStream:
     def _usable(self) -> bool:
         if self.state in ("failed", "closed"):
             raise self.cause or Unreachable("closed")
-        return self.state in ("replaying", "live")
+        return self.state == "live" or (self.state == "replaying" and not self._ledger.rebuilding)
 
     def _end(self, state: StreamState) -> None:
         self._set_state(state)

@@ -135,7 +135,8 @@ function ask(asked) {
   const options = asked.question?.options;
   $("answer").placeholder = Array.isArray(options) ? options.join(" / ") : "";
   $("answer").value = "";
-  $("answer").focus();
+  // Whoever is typing elsewhere is left alone.
+  if (document.activeElement === document.body || document.activeElement === $("start")) $("answer").focus();
 }
 
 function showState() {

@@ -273,10 +273,12 @@ async def test_begin_with_the_turn(server: LogServer, make: Make) -> None:
     server.turn_gate = asyncio.Event()
     stream = make()
     await stream.start()
-    await stream.ready()
-    assert stream.state == "replaying"
+    await until(lambda: stream.state == "replaying")
+    ready = asyncio.create_task(stream.ready())
     server.append()  # while the turn is fetched, which has it too
+    assert not ready.done()  # or a task started now would be in the turn that is fetched
     server.turn_gate.set()
+    await ready
     rebuilt = (await take(stream, 1))[0]
     assert isinstance(rebuilt, Rebuilt)
     assert rebuilt.turn is not None and rebuilt.gap is None

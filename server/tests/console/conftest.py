@@ -12,8 +12,8 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from ..client.replicas import Front
+from ..site import Site
 from ..valkey import Valkey
-from .site import Site
 
 ACTION_BOUND_MS = 15_000
 
@@ -35,10 +35,7 @@ def site(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Si
     redis.start()
     site = Site(redis, tmp_path_factory.mktemp("site"))
     try:
-        replicas = [site.start("serve", name=name) for name in ("a", "b")]
-        site.start("worker", name="worker")
-        for replica in replicas:
-            site.wait_ready(replica)
+        site.start_all()
         yield site
     finally:
         site.stop()

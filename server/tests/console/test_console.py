@@ -10,7 +10,7 @@ import redis
 from playwright.async_api import Page, expect
 
 from ..client.replicas import Front
-from .site import Site
+from ..site import Site
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

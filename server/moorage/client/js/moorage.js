@@ -525,11 +525,12 @@ export class EventStream {
     this.#set("closed");
   }
 
-  /** Resolves once `ws_ready` has come; rejects if the stream fails or is closed. @returns {Promise<void>} */
+  /** Resolves once `ws_ready` has come, and the turn if it has to be fetched first; rejects if the stream fails or is
+   * closed. @returns {Promise<void>} */
   ready() {
     return new Promise((resolve, reject) => {
       const look = () => {
-        const usable = this.state === "live" || this.state === "replaying";
+        const usable = this.state === "live" || (this.state === "replaying" && !this.ledger.rebuilding);
         if (!usable && this.state !== "failed" && this.state !== "closed") return;
         off();
         usable ? resolve() : reject(new MoorageError(0, this.cause ?? "closed"));

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ..valkey import Valkey, free_port
+from .valkey import Valkey, free_port
 
 BOUND_S = 30.0
 KEY = "a key for tests that is long enough"
@@ -75,6 +75,13 @@ class Site:
                 if process.popen.poll() is not None or time.monotonic() > deadline:
                     pytest.fail(f"not ready:\n{process.log.read_text(errors='replace')}")
                 time.sleep(0.05)
+
+    def start_all(self) -> None:
+        """Replicas `a` and `b`, and a worker; returns when both replicas are ready."""
+        replicas = [self.start("serve", name=name) for name in ("a", "b")]
+        self.start("worker", name="worker")
+        for replica in replicas:
+            self.wait_ready(replica)
 
     def stop(self) -> None:
         for process in self.processes.values():
