@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from moorage.metrics import EVIDENCE, METHODS_MAX, Metrics
 
 NAMES = (
@@ -54,3 +56,15 @@ def test_what_was_skipped_is_read_at_the_scrape_and_so_is_what_the_process_cost(
     assert '\ncluster_malformed_total{where="stream"} 3.0\n' in text
     assert '\ncluster_malformed_total{where="member"} 0.0\n' in text
     assert "\nprocess_cpu_seconds_total " in text
+
+
+def test_open_descriptors_are_those_of_this_process() -> None:
+    def count(metrics: Metrics) -> float:
+        lines = metrics.render()[0].decode().splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith("process_open_fds "))
+
+    metrics = Metrics()
+    before = count(metrics)
+    with open(os.devnull), open(os.devnull):
+        assert count(metrics) == before + 2
+    assert count(metrics) == before
