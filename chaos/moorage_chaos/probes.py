@@ -118,8 +118,14 @@ async def _until_settled(frames: AsyncIterator[dict[str, Any]]) -> list[dict[str
 
 
 async def ask(clients: Clients, account: Account, session: str, place: Place, **tags: Any) -> None:
-    """Operation ``resume-from`` by every way: how many events came before the end, and what the end was."""
+    """Operation ``resume-from`` by every way: how many events came before the end, and what the end was.
+
+    A page is asked for by an id alone, so it is left out where more is named. Header fields have no blanks around them,
+    so an id with some is not asked for by one.
+    """
     for way, probe in WAYS.items():
+        if (way == "page" and place.seq is not None) or (way == "sse" and place.id != place.id.strip()):
+            continue
         value = {"way": way, "session": session, "id": place.id, "seq": place.seq, "epoch": place.epoch}
         operation = clients.history.begin("resume-from", **value, **tags)
         try:

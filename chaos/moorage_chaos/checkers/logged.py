@@ -13,6 +13,11 @@ from moorage_chaos.history import Event, History, Pair
 from moorage_chaos.verdict import Promise
 
 
+ON_THE_WAY_NS = 500_000_000
+"""What was reported this shortly before a reader left on purpose may still have been on its way: far longer than the
+way takes."""
+
+
 @dataclass
 class Story:
     """What one reader saw. ``closed``: when the harness let go of it on purpose, monotonic ns."""
@@ -25,8 +30,10 @@ class Story:
     gaps: list[Event] = field(default_factory=list)
 
     def wants(self, append: Pair) -> bool:
-        """It must see this one, as it was there before and after."""
-        return append.t0 > self.opened and (self.closed is None or (append.t1 or 0) < self.closed)
+        """It must see this one, as it was there before and long enough after."""
+        return append.t0 > self.opened and (
+            self.closed is None or (append.t1 or 0) < self.closed - ON_THE_WAY_NS
+        )
 
 
 def number(event_id: str) -> tuple[int, int]:

@@ -11,10 +11,12 @@ from moorage_chaos.checkers.bite import crossing, fault_happened, killed, reache
 from moorage_chaos.checkers.broadcast import exactly_once, in_order
 from moorage_chaos.checkers.ends import all_ok, typed_ends
 from moorage_chaos.checkers.figures import at_most
+from moorage_chaos.checkers.logged import each_once, log_order
 from moorage_chaos.drivers.base import Can, DriverError, Setup
 from moorage_chaos.faults.redis import Kill
 from moorage_chaos.history import History
 from moorage_chaos.load import every, play
+from moorage_chaos.scenarios._logs import Following
 from moorage_chaos.scenarios._redis_outage import OUTAGE_S, Outage, outage_s
 from moorage_chaos.scenarios.base import Context, Lane, Scenario
 from moorage_chaos.verdict import Promise
@@ -23,12 +25,13 @@ MESSAGES = 20
 
 
 class Storing(Outage):
-    """With an ``update`` each 100 ms to sockets on all replicas, and messages stored before."""
+    """With an ``update`` each 100 ms to sockets on all replicas, messages stored before, and event logs that are read
+    all the time."""
 
     session = ""
 
     def more(self) -> list[Coroutine[Any, Any, None]]:
-        return [self._updates()]
+        return [self._updates(), Following(self.ctx).run(lambda: self.group, self.over)]
 
     async def store(self) -> None:
         """Create a session and store messages in it."""
@@ -79,7 +82,7 @@ class RedisRestartKept(Scenario):
     lane: ClassVar[Lane] = "calm"
     needs: ClassVar[frozenset[Can]] = frozenset({"redis-kill", "redis-keep"})
     setup = Setup(redis_keep=True)
-    mutants: ClassVar[tuple[str, ...]] = ("deaf-after-restart", "drop-event")
+    mutants: ClassVar[tuple[str, ...]] = ("deaf-after-restart", "drop-event", "lose-logged")
 
     async def run(self, ctx: Context) -> None:
         outage = Storing(ctx)
@@ -105,5 +108,7 @@ class RedisRestartKept(Scenario):
                 # What was accepted while Redis went or came reached everybody once, what was refused nobody.
                 exactly_once(1, all_accepted=False, what="all", group=("away", "returning")),
                 in_order(what="all"),
+                each_once(300),
+                log_order(),
             ),
         )

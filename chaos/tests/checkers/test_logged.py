@@ -87,7 +87,7 @@ def test_without_an_id_it_may_be_missing_but_not_come_twice() -> None:
 def test_a_reader_wants_what_was_reported_while_it_was_there() -> None:
     history = told(readers=("a",), events=4)
     history.see("reader", 15, reader="late", session="s", kind="python")
-    history.see("reader-closed", 35, reader="late")
+    history.see("reader-closed", 535, reader="late")
     render(history, "a", 1, 2, 3, 4)
     render(history, "late", 2)
     assert broken(history) == {"events lost"}

@@ -1,0 +1,119 @@
+"""A thousand readers, each cut ten times, through ten rolls and five restarts of the Redis of events."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import ClassVar
+
+from moorage_chaos.checkers import judge
+from moorage_chaos.checkers.bite import fault_happened, killed, reached
+from moorage_chaos.checkers.logged import away_at_most, each_once, log_order, turns_ended
+from moorage_chaos.drivers.base import Can, Setup
+from moorage_chaos.faults import redis
+from moorage_chaos.faults.link import Cut
+from moorage_chaos.faults.process import Roll
+from moorage_chaos.history import History
+from moorage_chaos.readers import Reader, reader
+from moorage_chaos.scenarios._common import together
+from moorage_chaos.scenarios._logs import TASKS, Logs
+from moorage_chaos.scenarios.base import Context, Scenario
+from moorage_chaos.verdict import Promise
+
+SESSIONS, PER_SESSION = 100, 10
+DOORS = 20
+"""Ways in, each shared by 50 readers that are cut together."""
+ROUNDS = 10
+"""In each: every door is cut once, all replicas are rolled; in every other one Redis restarts."""
+EVERY_MS = 1000
+DRAIN_MS = 1500
+REDIS_AWAY_S = 0.5
+ROUND_S = 12.0
+BACK_S = 3.0
+
+
+class Resume1000(Scenario):
+    name = "resume-1000"
+    promise = (
+        "1000 clients x 10 cuts, 10 rolls, 5 Redis restarts: nothing lost, doubled or out of order, every gap "
+        "announced, all back <= 3 s"
+    )
+    safe = False
+    on_demand: ClassVar[bool] = True
+    needs: ClassVar[frozenset[Can]] = frozenset({"client-links", "terminate", "redis-kill", "redis-keep"})
+    setup: ClassVar[Setup | None] = Setup(
+        replicas=2,
+        workers=2,
+        redis_keep=True,
+        env={
+            **TASKS,
+            "MOORAGE_DRAIN_MS": str(DRAIN_MS),
+            "MOORAGE_WORKER_CONCURRENCY": str(SESSIONS),
+        },
+    )
+    bound_s = 420.0
+    mutants: ClassVar[tuple[str, ...]] = ("skip-replay", "skip-dedupe")
+
+    async def run(self, ctx: Context) -> None:
+        logs = Logs(ctx)
+        accounts = [ctx.clients.account() for _ in range(10)]
+        doors = [await ctx.driver.door(f"crowd-{n}") for n in range(DOORS)]
+        sessions = [await logs.session(accounts[n % len(accounts)]) for n in range(SESSIONS)]
+        readers: list[Reader] = []
+        for n, session in enumerate(sessions):
+            # The readers of a session come through ten doors, so that a cut leaves it readers on both replicas.
+            readers += await together(
+                reader(
+                    ctx.clients,
+                    accounts[n % len(accounts)],
+                    session,
+                    door=doors[(n + i * 2) % DOORS],
+                    states=True,
+                )
+                for i in range(PER_SESSION)
+            )
+            ctx.progress(f"{len(readers)} readers")
+        task = {"count": int(ROUNDS * ROUND_S * 1000 / EVERY_MS), "everyMs": EVERY_MS}
+        await together(
+            logs.turn(accounts[n % len(accounts)], one, task, "chaos-turn")
+            for n, one in enumerate(readers[::PER_SESSION])
+        )
+        for n in range(ROUNDS):
+            ctx.progress(f"round {n + 1} of {ROUNDS}")
+            await together([self._cuts(ctx), self._fault(ctx, n), asyncio.sleep(ROUND_S)])
+        await together(one.until("task_result", 40.0) for one in readers)
+        await logs.finish(*readers)
+
+    async def _cuts(self, ctx: Context) -> None:
+        """Each door once, at a moment of its own in the first two thirds of the round."""
+
+        async def cut(door: str, at: float) -> None:
+            await asyncio.sleep(at)
+            await ctx.faults.inject(Cut(door))
+
+        await together(cut(f"crowd-{n}", ctx.random.uniform(0, ROUND_S * 0.66)) for n in range(DOORS))
+
+    async def _fault(self, ctx: Context, n: int) -> None:
+        await ctx.faults.inject(Roll())
+        if n % 2:
+            async with ctx.faults.hold(redis.Kill(keep=True)):
+                await asyncio.sleep(REDIS_AWAY_S)
+
+    def check(self, history: History) -> list[Promise]:
+        total = SESSIONS * PER_SESSION
+        return judge(
+            history,
+            (
+                reached("readers cut off", total * ROUNDS * 0.9, "connections", _cut),
+                fault_happened(Roll.kind, ROUNDS),
+                fault_happened(redis.Kill.kind, ROUNDS // 2, killed),
+                each_once(total * 100, gaps=True),
+                log_order(),
+                turns_ended(SESSIONS),
+                away_at_most(BACK_S, total * ROUNDS),
+            ),
+        )
+
+
+def _cut(history: History) -> float:
+    cuts = history.pairs("fault", lambda pair: pair.value["kind"] == Cut.kind)
+    return float(sum(pair.result.get("proof", {}).get("connections", 0) for pair in cuts))
