@@ -1,9 +1,12 @@
 """``POST /v1/emit``: broadcast to the account's own sockets, wherever they are.
 
 The route is described, and refuses what is wrong, by FastAPI. A request with nothing wrong does not get that far:
-:class:`Shortcut` serves it. FastAPI's way costs more CPU time than writing to a hundred sockets does (docs/bench.md).
+:class:`Shortcut` serves it, and an `ephemeral`, which waits for nothing, :class:`Direct` even before there is an ASGI
+call. The usual way costs more CPU time than writing to a hundred sockets does (docs/bench.md).
 """
 
+import logging
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Response
@@ -11,11 +14,14 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from moorage.accounts.tokens import InvalidToken, Tokens
+from moorage.bugs import log_bug
 from moorage.errors import BackplaneError
 from moorage.http.bearer import authenticated
 from moorage.http.bodies import Id, JsonObject, errors
 from moorage.http.context import Broadcast, HttpContext
-from moorage.http.errors import answer, backplane_answer
+from moorage.http.errors import answer, backplane_answer, error_answer
+
+log = logging.getLogger(__name__)
 
 PATH = "/v1/emit"
 
@@ -109,20 +115,72 @@ def router(context: HttpContext) -> APIRouter:
     return routes
 
 
+class Door:
+    """Which requests are good: JSON, of an allowed size, with a token that proves an account now, of no browser page.
+
+    ``max_bytes`` is the limit of a body, as :class:`~moorage.http.limits.BodyLimit` has it.
+    """
+
+    def __init__(self, tokens: Tokens, max_bytes: int) -> None:
+        self._tokens, self._max_bytes = tokens, max_bytes
+
+    def account(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+        """None: let the route say what is wrong, or add what a browser needs."""
+        token, size, json = b"", b"", False
+        for name, value in headers:
+            if name == b"authorization" and not token:
+                token = value
+            elif name == b"content-length":
+                size = value
+            elif name == b"content-type":
+                json = value == b"application/json"
+            elif name in (b"origin", b"transfer-encoding"):
+                return None
+        if not (json and size.isdigit() and int(size[:20]) <= self._max_bytes and token[:7] == b"Bearer "):
+            return None
+        try:
+            return self._tokens.verify(token[7:].decode("latin-1"))
+        except InvalidToken:
+            return None
+
+
+class Direct:
+    """Answers an `ephemeral` where its bytes arrive; see :class:`moorage.sockets.direct.Direct`."""
+
+    def __init__(self, tokens: Tokens, updates: Broadcast, max_bytes: int) -> None:
+        self.accept = Door(tokens, max_bytes).account
+        self._updates = updates
+
+    def answer(self, account: str, body: bytes) -> tuple[int, bytes] | None:
+        """``(status, JSON)``; None: not ours."""
+        try:
+            emit = Emit.model_validate_json(body)
+        except ValidationError:
+            return None
+        if emit.event != "ephemeral":
+            return None
+        to = emit.filter
+        try:
+            self._updates.ephemeral(account, to.type, to.target, emit.body, emit.skipSocketId)
+        except Exception as error:
+            log_bug(log, f"POST {PATH}", error)
+            return 500, bytes(error_answer(500, "Internal error").body)
+        return 202, b"{}"
+
+
 class Shortcut:
     """ASGI middleware: serves a good ``POST /v1/emit`` by the same models as the route; all else goes on to it.
 
-    Has no answer of its own for what is wrong, so that there is one place that says it. ``max_bytes`` is the limit
-    of a body, as :class:`~moorage.http.limits.BodyLimit` has it.
+    Has no answer of its own for what is wrong, so that there is one place that says it.
     """
 
     def __init__(self, app: ASGIApp, tokens: Tokens, updates: Broadcast, max_bytes: int) -> None:
-        self._app, self._tokens, self._updates, self._max_bytes = app, tokens, updates, max_bytes
+        self._app, self._door, self._updates = app, Door(tokens, max_bytes), updates
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] != PATH or scope["method"] != "POST":
             return await self._app(scope, receive, send)
-        account = self._account(scope["headers"])
+        account = self._door.account(scope["headers"])
         if account is None:
             return await self._app(scope, receive, send)
         body = b""
@@ -142,23 +200,6 @@ class Shortcut:
         except BackplaneError as error:
             response = backplane_answer(error)
         await response(scope, receive, send)
-
-    def _account(self, headers: list[tuple[bytes, bytes]]) -> str | None:
-        """Of a request that is JSON, of an allowed size, with a token that proves it now; else None."""
-        token, size, json = b"", b"", False
-        for name, value in headers:
-            if name == b"authorization" and not token:
-                token = value
-            elif name == b"content-length":
-                size = value
-            elif name == b"content-type":
-                json = value == b"application/json"
-        if not (json and size.isdigit() and int(size[:20]) <= self._max_bytes and token[:7] == b"Bearer "):
-            return None
-        try:
-            return self._tokens.verify(token[7:].decode("latin-1"))
-        except InvalidToken:
-            return None
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

@@ -13,8 +13,8 @@ from urllib.parse import parse_qs, unquote
 import httptools
 from picows import WSUpgradeResponse, WSUpgradeResponseWithListener
 from picows.picows import WSProtocol  # type: ignore[attr-defined]
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from moorage.sockets.direct import DirectPosts
 from moorage.sockets.engine import Engine, peer_of
 from moorage.sockets.polling import PollingSocket
 from moorage.sockets.streams import Admitted, StreamConnection, Streams
@@ -57,7 +57,7 @@ class _PicowsLog:
         logger.exception(message, *args)
 
 
-class SocketHttpProtocol(HttpToolsProtocol):
+class SocketHttpProtocol(DirectPosts):
     """uvicorn's HTTP protocol; WebSocket upgrades at the Socket.IO path go to picows."""
 
     engine: ClassVar[Engine]

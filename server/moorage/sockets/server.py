@@ -10,6 +10,7 @@ from typing import Any
 from moorage.cluster.local import LocalManager
 from moorage.cluster.packets import BINARY_ACK, BINARY_EVENT, EVENT, Encoded, encode
 from moorage.settings import Settings
+from moorage.sockets.direct import Direct
 from moorage.sockets.engine import Engine
 from moorage.sockets.handover import SocketHttpProtocol
 from moorage.sockets.incoming import DirectHandler, Incoming, Reply
@@ -63,8 +64,11 @@ class SocketServer(Incoming):
         self.malformed_clients = 0
         self._tasks = set()
         self._path = "/" + settings.socketio_path.strip("/")
+        self.direct_posts: dict[bytes, Direct] = {}
+        """Paths whose POST is answered where it arrives."""
+        protocol = {"engine": self.eio, "socketio_path": self._path, "direct": self.direct_posts}
         self.http_protocol: type[asyncio.Protocol] = type(
-            "SocketHttpProtocol", (SocketHttpProtocol,), {"engine": self.eio, "socketio_path": self._path}
+            "SocketHttpProtocol", (SocketHttpProtocol,), protocol
         )
 
     def send_event(

@@ -8,6 +8,8 @@ import httpx
 import pytest
 
 from moorage.errors import BackplaneUnavailable, BackplaneUnknown, PresenceUnknown
+from moorage.http import emit
+from moorage.sockets.updates import Updates
 
 from .conftest import World
 
@@ -91,7 +93,8 @@ async def test_the_shortcut_and_the_route_say_the_same(
     world: World, client: httpx.AsyncClient, event: str
 ) -> None:
     body = {"n": [1, 1.5, None, "\u00e9\u2028"], "deep": {"x": {}}}
-    for request in (GOOD | {"event": event, "body": body}, GOOD | {"body": 5}, {}, [], "text"):
+    requests: list[Any] = [GOOD | {"event": event, "body": body}, GOOD | {"body": 5}, {}, [], "text"]
+    for request in requests:
         world.recorder.fails = None
         answers = [
             await client.post("/v1/emit", content=json.dumps(request), headers={"content-type": kind})
@@ -123,8 +126,10 @@ async def test_the_shortcut_and_the_route_say_the_same(
 async def test_what_is_odd_goes_to_the_route(
     client: httpx.AsyncClient, content: Any, headers: dict[str, str], status: int
 ) -> None:
-    encoded = {name: value.encode("latin-1") for name, value in headers.items()}
-    answer = await client.post("/v1/emit", content=content, headers={"content-type": JSON} | encoded)
+    encoded = [
+        (name.encode(), value.encode("latin-1")) for name, value in ({"content-type": JSON} | headers).items()
+    ]
+    answer = await client.post("/v1/emit", content=content, headers=encoded)
     assert answer.status_code == status
 
 
@@ -163,6 +168,58 @@ async def test_a_client_that_leaves_while_it_sends(world: World) -> None:
     }  # fmt: skip
     await world.app(scope, receive, send)
     assert (told, world.recorder.emitted) == ([], [])
+
+
+def direct(world: World) -> tuple[emit.Direct, list[tuple[bytes, bytes]]]:
+    headers = {
+        "authorization": f"Bearer {world.tokens.issue('acc')}",
+        "content-type": JSON,
+        "content-length": "100",
+    }
+    made = emit.Direct(world.tokens, Updates(world.recorder), 1000)
+    return made, [(name.encode(), value.encode()) for name, value in headers.items()]
+
+
+async def test_an_ephemeral_is_answered_where_it_arrives(world: World) -> None:
+    made, headers = direct(world)
+    account = made.accept(headers)
+    assert account == "acc"
+    for number, (filter_, rooms) in enumerate(FILTERS):
+        request = {"event": "ephemeral", "filter": filter_, "body": {"n": number}, "skipSocketId": "sid"}
+        assert made.answer(account, json.dumps(request).encode()) == (202, b"{}")
+        sent = world.recorder.emitted[-1]
+        assert (sent.event, sent.payload, set(sent.rooms), sent.skipped) == (
+            "ephemeral", {"n": number}, rooms, ("sid",),
+        )  # fmt: skip
+    assert made.answer(account, json.dumps(GOOD).encode()) is None
+    assert made.answer(account, b"{") is None
+    assert len(world.recorder.emitted) == len(FILTERS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (b"origin", b"https://page"), (b"transfer-encoding", b"chunked"), (b"content-length", b"1001"),
+        (b"content-length", b"-1"), (b"content-type", b"text/plain"), (b"authorization", b"Bearer x"),
+        (b"authorization", b"Basic x"), (b"authorization", b""),
+    ],
+)  # fmt: skip
+async def test_what_needs_a_closer_look_is_not_accepted(world: World, change: tuple[bytes, bytes]) -> None:
+    made, headers = direct(world)
+    changed = [header for header in headers if header[0] != change[0]] + [change]
+    assert made.accept(changed) is None
+    assert made.accept(headers) == "acc"
+
+
+async def test_a_bug_is_an_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, headers = direct(world)
+
+    def fail(*args: Any) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(world.recorder, "emit_now", fail)
+    answer = made.answer(str(made.accept(headers)), json.dumps(GOOD | {"event": "ephemeral"}).encode())
+    assert answer == (500, b'{"error":"Internal error","statusCode":500}')
 
 
 @pytest.mark.parametrize(("active", "said"), [(True, True), (False, False), (PresenceUnknown(), None)])
