@@ -71,7 +71,7 @@ async def test_a_silent_client_is_ended_and_a_speaking_one_is_not(until: Until) 
 
 async def test_what_is_unsent_for_too_long_is_slow(until: Until) -> None:
     wire = Wire()
-    reader = SocketIoReader("s", FAST, wire)
+    reader = SocketIoReader("s", Limits(ping_s=0.03, queued_max_s=0.1), wire)
     await until(lambda: len(wire.written) >= 8)  # pings that leave
     assert not reader.ended
     wire.stuck = True
