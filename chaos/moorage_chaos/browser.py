@@ -1,13 +1,12 @@
 """Readers in a real browser: pages that run the product's own ``/client/moorage.js``, under record.
 
-Each page is served by us at the address of its door and loads the module from there, as a user's page would, so that
-a cut of the door cuts it off from everything.
+Each page loads the module through its door, as a user's page would, so that a cut of the door cuts it off from
+everything.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,20 +21,16 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 MISSING = "no browser: apt-get install chromium, and pip install playwright (it is in the extra dev), bring the pages"
 START_S = 30.0
 """Of the browser, on a busy machine."""
-PAGE = """<!doctype html><meta charset="utf-8"><title>reader</title>
-<script type="module">
-import * as shipped from "/client/moorage.js";
-const { Moorage, EventStream } = shipped;
-const { url, token, session } = SETTINGS;
-MUTATION
-const stream = new EventStream(new Moorage(url, token), session);
-stream.on("event", (event) => told("event", event));
-stream.on("rebuilt", ({ turn, gap, fresh }) => told("rebuilt", { status: turn?.status ?? null, gap, fresh }));
-stream.on("state", (state, cause) => told("state", { state, cause }));
-window.stream = stream;
-stream.open();
-</script>
-"""
+READ = """async ({ url, token, session, mutation }) => {
+  const shipped = await import("/client/moorage.js");
+  if (mutation) new Function("shipped", mutation)(shipped);
+  const stream = new shipped.EventStream(new shipped.Moorage(url, token), session);
+  stream.on("event", (event) => told("event", event));
+  stream.on("rebuilt", ({ turn, gap, fresh }) => told("rebuilt", { status: turn?.status ?? null, gap, fresh }));
+  stream.on("state", (state, cause) => told("state", { state, cause }));
+  window.stream = stream;
+  stream.open();
+}"""
 
 
 class PageReader(Rendering):
@@ -55,16 +50,13 @@ class PageReader(Rendering):
 
     async def open(self, url: str, token: str) -> None:
         """Load the page; returns when its stream is ready. Raises TimeoutError, playwright's errors."""
-        settings = json.dumps({"url": url, "token": token, "session": self.session})
+        settings = {"url": url, "token": token, "session": self.session}
         mutation = IN_PAGES.get(str(self.history.header.get("mutant")), "")
-        html = PAGE.replace("SETTINGS", settings).replace("MUTATION", mutation)
-
-        async def serve(route: Any) -> None:
-            await route.fulfill(content_type="text/html", body=html)
-
         await self.page.expose_binding("told", lambda _, what, value: self._told(what, value))
-        await self.page.route("**/reader.html", serve)
-        await self.page.goto(f"{url}/reader.html")
+        # Any page of the replica will do, and a real one it must be: a browser does not let a page that came from
+        # nowhere talk to this machine.
+        await self.page.goto(f"{url}/health")
+        await self.page.evaluate(READ, {**settings, "mutation": mutation})
         async with asyncio.timeout(READY_S):
             while self.state not in ("replaying", "live"):
                 self._changed.clear()
