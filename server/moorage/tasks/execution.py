@@ -38,6 +38,14 @@ class Outcome:
     value: bytes
 
 
+async def _guarded(handler: Handler, task: Task, input: Any) -> Any:
+    """A handler that calls ``sys.exit`` ends itself, not the worker and the tasks of others."""
+    try:
+        return await handler(task, input)
+    except SystemExit as error:
+        raise RuntimeError("sys.exit in a handler") from error
+
+
 def failed(text: str) -> Outcome:
     return Outcome("failed", text[:ERROR_MAX].encode(errors="replace"))
 
@@ -121,7 +129,7 @@ class Execution:
     async def _handle(self, task: Task, attempt: Attempt) -> Outcome:
         """Raises :class:`Superseded` or :class:`HandBack` when there is none."""
         handler = self._handlers[attempt.record.handler]
-        work = asyncio.ensure_future(handler(task, orjson.loads(attempt.record.input)))
+        work = asyncio.create_task(_guarded(handler, task, orjson.loads(attempt.record.input)))
         interrupted = asyncio.create_task(attempt.interrupted.wait())
         try:
             await asyncio.wait(
