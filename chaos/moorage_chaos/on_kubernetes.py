@@ -11,7 +11,7 @@ from typing import Any
 from moorage_chaos.deploy import images
 from moorage_chaos.deploy.commands import box_inside
 from moorage_chaos.deploy.providers import Provider, chosen, detect
-from moorage_chaos.deploy.system import deploy
+from moorage_chaos.deploy.system import deploy, loaded
 from moorage_chaos.drivers.base import DriverError
 from moorage_chaos.drivers.kubernetes import KubernetesConfig
 from moorage_chaos.drivers.kubernetes_api import Api, Where
@@ -82,6 +82,8 @@ async def _prepare(arguments: argparse.Namespace, tell: Callable[[str], None]) -
         if arguments.deploy is not None:
             name = name or SAMPLE
             image = (await deploy(api, provider, arguments.namespace, name, tell))[images.HARNESS.name]
+        elif provider.reference(images.HARNESS) in await loaded(api):
+            image = provider.reference(images.HARNESS)
     finally:
         await api.close()
     return Options(
@@ -92,7 +94,7 @@ async def _prepare(arguments: argparse.Namespace, tell: Callable[[str], None]) -
         provider=provider.kind,
         cluster=provider.cluster,
         gentle=arguments.safe_only,
-        image=image or provider.reference(images.HARNESS),
+        image=image,
         prefix=box_inside() if provider.kind == "testcluster" else [],
     )
 

@@ -17,6 +17,9 @@ SEEN_WITHIN_NS = 1_000_000_000
 too).
 """
 
+STALL_NS = 10_000_000_000
+"""A replica that says it did not run for a while was out of reach at most this long before it said so."""
+
 LETHAL = ("kill", "terminate", "pause", "roll", "link-")
 """Beginnings of the kinds of fault that may take a target away."""
 
@@ -68,6 +71,12 @@ def _losses(history: History) -> list[Loss]:
     found += [
         (n.t, n.t, "replica", str(n.value[key]))
         for n in history.notes("death")
+        for key in ("replica", "link")
+        if key in n.value
+    ]
+    found += [
+        (n.t - STALL_NS, n.t + TOLD_WITHIN_NS, "replica", str(n.value[key]))
+        for n in history.notes("stalled")
         for key in ("replica", "link")
         if key in n.value
     ]

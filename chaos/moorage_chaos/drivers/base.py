@@ -29,7 +29,8 @@ operator (:mod:`moorage_chaos.cluster`)."""
 
 Notify = Callable[[str, int, dict[str, Any]], None]
 """``(op, t_ns, value)``: ``death`` ``{replica, link, code, asked}`` (of workers too), ``alive`` ``{replica, link}``,
-``draining`` ``{replica, link}`` (was ready, is not any more, still runs)."""
+``draining`` ``{replica, link}`` (was ready, is not any more, still runs); on Kubernetes also ``stalled``
+``{replica, link}`` (it said that it did not run for a while) and ``endpoints`` ``{pods: [[name, conditions]]}``."""
 
 
 class DriverError(Exception):

@@ -27,9 +27,10 @@ from moorage_chaos.drivers.kubernetes_hands import Hands, until
 from moorage_chaos.drivers.kubernetes_links import PodLinks
 from moorage_chaos.drivers.kubernetes_logs import Logs
 from moorage_chaos.drivers.kubernetes_nodes import Nodes
-from moorage_chaos.drivers.kubernetes_object import Object, wanted_spec
+from moorage_chaos.drivers.kubernetes_object import CHANGED, Object, wanted_spec
 from moorage_chaos.drivers.kubernetes_pods import METRICS_PORT, PORT, Fleet, Pod, PodPlace, selector
 from moorage_chaos.drivers.kubernetes_redis import PodRedis
+from moorage_chaos.drivers.kubernetes_state import StateRedis
 from moorage_chaos.drivers.probe import sums
 from moorage_chaos.drivers.settled import REGISTRATIONS
 from moorage_chaos.faults.base import Journal
@@ -149,8 +150,6 @@ class KubernetesDriver:
     async def start(self, setup: Setup) -> None:
         if self._api is None:
             await self._connect()
-        if setup.state_redis:
-            raise CannotBuild("this driver has no second Redis for the state")
         self.setup = setup
         await self._shape(setup)
         body = await self.object.settled()
@@ -176,13 +175,14 @@ class KubernetesDriver:
         self.hands = Hands(api, self.nodes, config.namespace, self.object.name, config.journal, self._record)
         self.deeds = Deeds(self.hands, self._on_exit)
         self.admin = Admin(self.hands, config.provider)
+        self.state = StateRedis(self.hands, self.object.name)
         self.reach = reach.Reach(
             api, config.namespace, self.object.name, config.journal, self._record, config.say
         )
         self.redis = PodRedis(self.hands, self.reach, self.object.name)
         self.doors = Doors(config.folder / f"{config.lane}-doors.log")
         self.links = PodLinks(self.hands, self._pod_of, self.doors)
-        self.logs = Logs(api, config.namespace, config.folder, self._introduced)
+        self.logs = Logs(api, config.namespace, config.folder, self._introduced, self._stalled)
         self.original = (await self.object.body())["spec"]
         if not config.gentle:
             for node in {pod.node for pod in await self._present()}:
@@ -199,16 +199,22 @@ class KubernetesDriver:
     async def _shape(self, setup: Setup) -> None:
         """Make the object what the row's setup wants, unless nothing may be changed."""
         if self.config.gentle:
-            if setup.env or setup.workers:
+            if setup.env or setup.workers or setup.state_redis:
                 raise CannotBuild("with --safe-only nothing is set up: this row wants other settings")
             return
         if not self._noted:
-            changed = wanted_spec(self.original, Setup())
-            before = {key: self.original.get(key) for key in changed}
-            record = {**self._record, "what": "spec", "path": self.object.path, "spec": before}
+            record = {**self._record, "what": "spec", "path": self.object.path, "spec": self._before()}
             self._noted.append(self.config.journal.write(record))
         env = {"MOORAGE_CHAOS_MUTANT": self.config.mutant} if self.config.mutant else {}
-        await self.object.patch(wanted_spec(self.original, setup, self._image(setup), env))
+        image = self._image(setup)
+        state = await self.state.have(setup.state_redis, self.original["redis"]["image"])
+        await self.object.patch(wanted_spec(self.original, setup, image=image, env=env, state=state))
+
+    def _before(self) -> dict[str, Any]:
+        """The fields that setups change, as they were found (null: not set)."""
+        redis = self.original["redis"]
+        redis = {**redis, "stateUrlSecretKeyRef": redis.get("stateUrlSecretKeyRef")}
+        return {**{key: self.original.get(key) for key in CHANGED}, "redis": redis}
 
     def _image(self, setup: Setup) -> str:
         if not (setup.workers or self.config.mutant):
@@ -223,9 +229,8 @@ class KubernetesDriver:
         try:
             if not self.config.gentle:
                 await self._heal()
-                await self.object.patch(
-                    {key: self.original.get(key) for key in wanted_spec(self.original, Setup())}
-                )
+                await self.object.patch(self._before())
+                await self.state.have(False, "")
             for number in self._noted:
                 self.config.journal.done(number)
             self._noted.clear()
@@ -253,6 +258,9 @@ class KubernetesDriver:
     def _on_exit(self, container: str, t_ns: int) -> None:
         for fleet in (self.servers, self.fleet_of_workers):
             fleet.exited(container, t_ns)
+
+    def _stalled(self, pod: Pod, t_ns: int) -> None:
+        self._notify("stalled", t_ns, {"replica": pod.id, "link": pod.link, "pod": pod.name})
 
     def _introduced(self, pod: Pod, container: str, replica_id: str) -> None:
         for fleet in (self.servers, self.fleet_of_workers):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,18 +13,26 @@ from moorage_chaos.drivers.base import DriverError
 from moorage_chaos.drivers.kubernetes_api import Api
 from moorage_chaos.drivers.kubernetes_pods import Pod, replica_id
 
-MAX_LINE = 1 << 20
+STALLED = b"this process stalled"
+"""What a replica prints that did not run for longer than others wait for its beats: on a machine without CPU to give it
+this happens without any fault of ours."""
 
 
 class Logs:
     """Follows one log per container. ``introduced(pod, container, replica id)`` is called when a server says who it
-    is."""
+    is, ``stalled(pod, t_ns)`` when one says that it did not run for a while."""
 
     def __init__(
-        self, api: Api, namespace: str, folder: Path, introduced: Callable[[Pod, str, str], None]
+        self,
+        api: Api,
+        namespace: str,
+        folder: Path,
+        introduced: Callable[[Pod, str, str], None],
+        stalled: Callable[[Pod, int], None],
     ) -> None:
         self._api, self._namespace, self._folder = api, namespace, folder
         self._introduced = introduced
+        self._stalled = stalled
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.files: dict[str, Path] = {}
         """Container id -> its file."""
@@ -46,6 +55,8 @@ class Logs:
                     ):
                         file.write(line + b"\n")
                         file.flush()
+                        if STALLED in line:
+                            self._stalled(pod, time.monotonic_ns())
                         if not known and (replica := replica_id(line.decode(errors="replace"))):
                             known = True
                             self._introduced(pod, container, replica)

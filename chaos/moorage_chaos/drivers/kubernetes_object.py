@@ -24,10 +24,20 @@ CHANGED = ("replicas", "env", "drain", "rpc", "worker", "image", "paused", "redi
 """Fields of the spec that a setup may change; they are put back as they were."""
 
 
-def wanted_spec(spec: Body, setup: Setup, image: str = "", env: Mapping[str, str] | None = None) -> Body:
-    """The fields of :data:`CHANGED` for a setup, on the ground of the user's own ``spec``."""
+def wanted_spec(
+    spec: Body,
+    setup: Setup,
+    *,
+    image: str = "",
+    env: Mapping[str, str] | None = None,
+    state: Body | None = None,
+) -> Body:
+    """The fields of :data:`CHANGED` for a setup, on the ground of the user's own ``spec``. ``state``: where the URL
+    of a Redis for the state is, a Secret's name and key."""
     full = {field: copy.deepcopy(spec.get(field)) for field in CHANGED}
     full["replicas"], full["paused"] = setup.replicas, False
+    redis = full["redis"] or {}
+    full["redis"] = {**redis, "stateUrlSecretKeyRef": state or redis.get("stateUrlSecretKeyRef")}
     if image:
         full["image"] = image
     if setup.workers or full.get("worker"):

@@ -12,7 +12,7 @@ from moorage_chaos.checkers.base import held
 from moorage_chaos.checkers.bite import reached
 from moorage_chaos.checkers.ends import typed_ends
 from moorage_chaos.checkers.figures import at_least, at_most
-from moorage_chaos.cluster import Own, until
+from moorage_chaos.cluster import Own, on_cluster, until
 from moorage_chaos.drivers.base import Can, DriverError
 from moorage_chaos.faults.node import Cordon, Evict
 from moorage_chaos.history import History
@@ -85,10 +85,8 @@ class NodeDrain(Scenario):
                 if loop.time() > end:
                     raise DriverError(f"{len(there)} pods are still on {node}")
                 for pod in there:
-                    place = next(
-                        (p for p in ctx.driver.replicas if p.pod and p.pod.uid == pod["metadata"]["uid"]),
-                        None,
-                    )
+                    held = on_cluster(ctx.driver).replicas
+                    place = next((p for p in held if p.pod and p.pod.uid == pod["metadata"]["uid"]), None)
                     if place is not None and place.state == "ready":
                         await ctx.faults.inject(Evict(place, at=ctx.driver.setup.replicas))
                 await asyncio.sleep(0.5)

@@ -103,7 +103,7 @@ class Scale(Scenario):
         def not_drained(history: History) -> float:
             value = history.notes("scaled-down")[-1].value
             gone = set(value["everyone"]) - set(value["left"])
-            return sum(n.value["code"] != 0 for n in history.notes("death") if n.value["pod"] in gone)
+            return float(sum(n.value["code"] != 0 for n in history.notes("death") if n.value["pod"] in gone))
 
         return judge(
             history,
