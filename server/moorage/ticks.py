@@ -6,6 +6,7 @@ that looks of 100 ms, 200 ms and 1 s fall into the same turn of the loop.
 
 from __future__ import annotations
 
+import asyncio
 import math
 
 _EARLY = 0.1
@@ -20,3 +21,9 @@ def tick_number(period_s: float, now: float) -> int:
 def next_tick(period_s: float, now: float) -> float:
     """The next multiple of ``period_s`` after ``now``, for ``loop.call_at``."""
     return (tick_number(period_s, now) + 1) * period_s
+
+
+async def sleep_to_tick(period_s: float) -> None:
+    """Until the next multiple of ``period_s``."""
+    now = asyncio.get_running_loop().time()
+    await asyncio.sleep(next_tick(period_s, now) - now)

@@ -20,6 +20,7 @@ from moorage.cluster.wire import Malformed, Message, decode_entry
 from moorage.cluster.writer import last_id, parse_id
 from moorage.errors import BackplaneError, BackplaneReply, BackplaneUnknown
 from moorage.storage.backplane import Backplane
+from moorage.ticks import sleep_to_tick
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ YIELD_EVERY = 100
 """Entries handled between two turns of the loop: about a millisecond."""
 LAG_INTERVAL_S = 5.0
 """How often the position is compared with the stream's head (PROTOCOL, "Metrics")."""
-WATCH_S = 0.25
+WATCH_S = 0.2
 ANCHORS = 128
 """Ids kept, at most one a second, to recognise a stream that lost its tail: two minutes."""
 ERROR_PAUSE_S = 1.0
@@ -200,7 +201,7 @@ class StreamReader:
         next_lag = loop.time()
         while True:
             before = loop.time()
-            await asyncio.sleep(WATCH_S)
+            await sleep_to_tick(WATCH_S)
             # A process that was stopped must not blame its reader.
             self._silent_s += min(loop.time() - before, 2 * WATCH_S)
             if loop.time() >= next_lag:
