@@ -20,8 +20,20 @@ from moorage.events.store import READ_COUNT, SessionDeleted, Span
 START_BOUND_S = 10.0
 """[s] A reader waits this long for the log to be reachable; then it is asked to come again."""
 
-LOOKS_MAX, RETRY_S = 10, 0.02
-"""Looks for an event that is known to be there, and the pause [s] between two."""
+LOOKS_MAX = 10
+"""Looks for an event that is known to be there."""
+
+RETRY_S = 0.02
+"""[s] Before a log that could not be read is tried again."""
+
+
+GATHER_S = 0.01
+"""[s] The first page of a replay waits this long for others who need the same: readers that were cut off together
+come back together. It is little beside the 800 ms after which they try, and live events go out meanwhile."""
+
+READS_MAX = 64
+"""Reads under way at the same time. Each may bring a page of 1 MiB, so this bounds what a thousand readers take that
+come back at once."""
 
 
 class Reads:
@@ -30,19 +42,23 @@ class Reads:
     def __init__(self, read: Callable[[str, EventId | None, int], Awaitable[Span]]) -> None:
         self._read = read
         self._running: dict[tuple[str, EventId | None, int], asyncio.Task[Span]] = {}
+        self._slots = asyncio.Semaphore(READS_MAX)
 
-    async def __call__(self, session_id: str, after: EventId | None, count: int) -> Span:
-        """As :meth:`Store.read`; what comes may have been read a moment before it was asked for."""
+    async def __call__(self, session_id: str, after: EventId | None, count: int, gather_s: float = 0) -> Span:
+        """As :meth:`Store.read`; what comes may have been read a moment before it was asked for. ``gather_s``: wait
+        so long before reading, if nobody does already."""
         key = (session_id, after, count)
         task = self._running.get(key)
         if task is None:
-            task = asyncio.get_running_loop().create_task(self._run(key))
+            task = asyncio.get_running_loop().create_task(self._run(key, gather_s))
             self._running[key] = task
         return await asyncio.shield(task)
 
-    async def _run(self, key: tuple[str, EventId | None, int]) -> Span:
+    async def _run(self, key: tuple[str, EventId | None, int], gather_s: float) -> Span:
         try:
-            return await self._read(*key)
+            await asyncio.sleep(gather_s)
+            async with self._slots:
+                return await self._read(*key)
         finally:
             del self._running[key]
 
@@ -78,38 +94,42 @@ class Replay:
     async def _replay(self, reader: Reader, group: Group, resume: Resume) -> None:
         """Raises SessionDeleted, TimeoutError."""
         joined = group.order.seq
-        at = resume
+        at: Resume | None = resume
         looks = 0
-        while True:
-            span = await self._page(reader.session_id, EventId.parse(at.after))
+        while at is not None:
+            span = await self._page(reader.session_id, EventId.parse(at.after), first=at is resume)
             if reader.resets or reader.ended:
                 return
-            gap = find_gap(at, span.head, span.entries[0].seq if span.entries else None)
-            if gap is not None and looks < LOOKS_MAX and _is_old(at, span.head, group):
+            if looks < LOOKS_MAX and _is_old(at, span.head, group):
                 looks += 1
-                await asyncio.sleep(RETRY_S)
-                continue
-            if gap is not None:
-                reader.send(Frame.control(gap.frame()))
-                reader.go_live()
-                return
-            for entry in span.entries:
-                reader.send(frame_of(entry))
-            at = _end_of(span)
-            seq = at.last_seq or 0
-            if not span.more and seq >= (group.order.seq if reader.waits else joined):
-                reader.send(Frame.control({"type": "replay_done", "lastEventId": at.after}))
-                reader.go_live(seq)
-                return
-            if not await reader.room() or reader.resets:
+            else:
+                at = self._send(reader, group, at, span, joined)
+            if at is not None and (not await reader.room() or reader.resets):
                 return
 
-    async def _page(self, session_id: str, after: EventId | None) -> Span:
+    def _send(self, reader: Reader, group: Group, at: Resume, span: Span, joined: int) -> Resume | None:
+        """A page, or the gap. Returns where to go on; None: the replay is over."""
+        gap = find_gap(at, span.head, span.entries[0].seq if span.entries else None)
+        if gap is not None:
+            reader.send(Frame.control(gap.frame()))
+            reader.go_live()
+            return None
+        for entry in span.entries:
+            reader.send(frame_of(entry))
+        end = _end_of(span)
+        seq = end.last_seq or 0
+        if not span.more and seq >= (group.order.seq if reader.waits else joined):
+            reader.send(Frame.control({"type": "replay_done", "lastEventId": end.after}))
+            reader.go_live(seq)
+            return None
+        return end
+
+    async def _page(self, session_id: str, after: EventId | None, *, first: bool) -> Span:
         """Raises TimeoutError when the log stays out of reach."""
         async with asyncio.timeout(START_BOUND_S):
             while True:
                 try:
-                    return await self._reads(session_id, after, READ_COUNT)
+                    return await self._reads(session_id, after, READ_COUNT, GATHER_S if first else 0)
                 except BackplaneError:
                     await asyncio.sleep(RETRY_S)
                     await self._reachable()
