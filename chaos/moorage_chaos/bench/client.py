@@ -73,12 +73,17 @@ class SocketClient(WSListener):  # type: ignore[misc]  # picows is a compiled mo
             self._transport.disconnect(False)
 
 
-async def connect(port: int, path: str, auth: dict[str, Any]) -> tuple[SocketClient, dict[str, Any]]:
+async def connect(
+    port: int, path: str, auth: dict[str, Any], on_event: Callable[[bytes], None] = _nothing
+) -> tuple[SocketClient, dict[str, Any]]:
     """A connected client and the payload of its CONNECT packet (``sid``, ours also ``replica``).
+
+    ``on_event`` is its from the first packet on, which may come before CONNECT.
 
     Raises :class:`BenchError` when the server refuses, closes or is silent for ``CONNECT_S``.
     """
     client = SocketClient(auth)
+    client.on_event = on_event
     url = f"ws://127.0.0.1:{port}{path}/?EIO=4&transport=websocket"
     try:
         async with asyncio.timeout(CONNECT_S):

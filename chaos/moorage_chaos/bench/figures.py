@@ -14,17 +14,21 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Phase = Literal[
-    "idle", "sequential", "concurrent", "flood", "paced", "remote", "asking", "asking-busy", "dying", "crowd"
-]
+    "idle", "sequential", "concurrent", "flood", "paced", "remote", "asking", "asking-busy", "dying", "crowd",
+    "returns", "standstill",
+]  # fmt: skip
 Better = Literal["lower", "higher"]
 PHASES: tuple[Phase, ...] = (
     "idle", "sequential", "concurrent", "flood", "paced", "remote", "asking", "asking-busy", "dying", "crowd",
+    "returns", "standstill",
 )  # fmt: skip
 """In the order in which a round runs them: ``dying`` ends a replica, so nothing with several comes after it."""
-ONCE: frozenset[Phase] = frozenset({"crowd"})
+ONCE: frozenset[Phase] = frozenset({"crowd", "returns", "standstill"})
 """Long, and the same each time: in the first round only."""
 OURS_ONLY: frozenset[Phase] = frozenset({"dying"})
 """The asking node of the bench is ours, so with a dead peer it would be measured twice."""
+RECOVERING: frozenset[Phase] = frozenset({"returns"})
+"""The peer recovers clients only when told to, which costs it something: a cluster of their own."""
 SAMPLED: frozenset[Phase] = frozenset({"idle", "sequential", "concurrent", "flood", "paced", "remote"})
 """Those of which a profile says where the time goes."""
 
@@ -75,6 +79,7 @@ class Figure:
 
 HALF = Goal("ratio", "<=", 0.5)
 TWICE = Goal("ratio", ">=", 2.0)
+NONE = Goal("ours", "<=", 0.0)
 USUAL = (USUAL_REPLICAS,)
 SINGLE = (1,)
 FIGURES: tuple[Figure, ...] = (
@@ -93,6 +98,11 @@ FIGURES: tuple[Figure, ...] = (
     Figure("fetch-sockets-p99-ms", "asking", "ms", "lower", Goal("ours", "<=", 10.0), USUAL),
     Figure("fetch-sockets-p99-busy-ms", "asking-busy", "ms", "lower", Goal("ours", "<=", 10.0), USUAL),
     Figure("fetch-sockets-dead-peer-ms", "dying", "ms", "lower", Goal("ours", "<=", 1000.0), USUAL),
+    Figure("recovery-lost", "returns", "copies", "lower", NONE, USUAL),
+    Figure("recovery-doubled", "returns", "copies", "lower", NONE, USUAL),
+    Figure("recovery-refused", "returns", "returns", "lower", NONE, USUAL),
+    Figure("redis-stop-lost", "standstill", "copies", "lower", NONE, USUAL),
+    Figure("redis-stop-disorder", "standstill", "copies", "lower", NONE, USUAL),
     Figure("rss-per-websocket-kib", "crowd", "KiB", "lower", Goal("ours", "<=", 26.0), SINGLE),
     Figure("rss-growth-kib", "crowd", "KiB", "lower", Goal("ours", "<=", 1024.0), SINGLE),
     Figure("disconnect-ms", "crowd", "ms", "lower", Goal("ours", "<=", 0.1), SINGLE),

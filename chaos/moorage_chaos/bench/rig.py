@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from moorage_chaos.bench import crowd, remote
+from moorage_chaos.bench import crowd, remote, returns
 from moorage_chaos.bench.asking import Asker, asker
 from moorage_chaos.bench.client import BenchError, HttpConnection, SocketClient, connect, open_http
 from moorage_chaos.bench.crowd import LARGE, SMALL, Crowd
@@ -39,7 +39,9 @@ PACED_RATE = 20_000
 """[deliveries/s] Of the phase ``paced``: what both servers carry on two cores with room to spare."""
 
 
-TIMED: frozenset[Phase] = frozenset({"remote", "asking", "asking-busy", "dying", "crowd"})
+TIMED: frozenset[Phase] = frozenset(
+    {"remote", "asking", "asking-busy", "dying", "crowd", "returns", "standstill"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,11 @@ class Durations:
     warm: float = 1.5
     phase: float = 2.0
     crowd: Crowd = LARGE
+    returns: int = returns.RETURNS
+    """Of each client that is cut."""
 
 
-QUICK = Durations(warm=0.7, phase=0.7, crowd=SMALL)
+QUICK = Durations(warm=0.7, phase=0.7, crowd=SMALL, returns=5)
 
 
 @dataclass(slots=True)
@@ -245,6 +249,12 @@ class Rig:
             if self._cluster.kind is MOORAGE:
                 values["disconnect-ms"] = await crowd.disconnect_ms()
             return values
+        if phase == "returns":
+            token = make_token(self._cluster.secret, "bench-returns")
+            return await returns.recoveries(self._cluster.ports, token, self._durations.returns)
+        if phase == "standstill":
+            token = make_token(self._cluster.secret, "bench-standstill")
+            return await returns.standstill(self._cluster.ports, token, self._cluster.redis.process.pid)
         if phase == "remote":
             latencies = await self._stream_for(seconds)
             return {

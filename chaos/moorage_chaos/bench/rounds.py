@@ -10,7 +10,7 @@ from pathlib import Path
 
 from moorage_chaos.bench import profile
 from moorage_chaos.bench.client import BenchError
-from moorage_chaos.bench.figures import ONCE, OURS_ONLY, SAMPLED, Phase, Sample
+from moorage_chaos.bench.figures import ONCE, OURS_ONLY, RECOVERING, SAMPLED, Phase, Sample
 from moorage_chaos.bench.processes import Redis
 from moorage_chaos.bench.rig import Durations, rig
 from moorage_chaos.bench.servers import KINDS, MOORAGE, Kind, cluster
@@ -32,7 +32,11 @@ class Bench:
 
     async def round(self, kind: Kind, replicas: int, phases: Sequence[Phase]) -> None:
         """One server, once. Raises :class:`BenchError`."""
-        with cluster(kind, replicas, self.redis, self.folder) as started:
+        apart = [phase for phase in phases if phase in RECOVERING]
+        if 0 < len(apart) < len(phases):
+            await self.round(kind, replicas, [phase for phase in phases if phase not in RECOVERING])
+            phases = apart
+        with cluster(kind, replicas, self.redis, self.folder, recovering=bool(apart)) as started:
             async with rig(started, phases, self.durations) as ready:
                 for phase in phases:
                     result = await ready.run(phase)

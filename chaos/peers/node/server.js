@@ -1,5 +1,5 @@
 // One Node replica: what the published design of this kind of system does, on the libraries' own defaults.
-// Environment: PORT, REDIS_URL, SECRET_KEY, SOCKETIO_PATH (default /v1/updates).
+// Environment: PORT, REDIS_URL, SECRET_KEY, SOCKETIO_PATH (default /v1/updates), RECOVERY (set: connection state recovery).
 
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { createRequire } from "node:module";
@@ -36,6 +36,7 @@ const io = new Server(http, {
   pingInterval: 15_000,
   pingTimeout: 45_000,
   adapter: createAdapter(redis),
+  ...(process.env.RECOVERY ? { connectionStateRecovery: {} } : {}),
 });
 
 /** The account of an HS256 token, or null. */
