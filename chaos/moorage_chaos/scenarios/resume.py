@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from moorage_chaos.accounts import Account
@@ -15,7 +15,7 @@ from moorage_chaos.checkers import Checker, judge
 from moorage_chaos.checkers.bite import bit, reached
 from moorage_chaos.checkers.logged import each_once, log_order, overlapped, turns_ended
 from moorage_chaos.drivers.base import Can, Setup
-from moorage_chaos.faults.link import Down
+from moorage_chaos.faults.link import Down, Slow
 from moorage_chaos.history import History
 from moorage_chaos.readers import Rendering, reader
 from moorage_chaos.scenarios._common import together
@@ -24,13 +24,16 @@ from moorage_chaos.scenarios.base import Context, Scenario
 from moorage_chaos.verdict import Promise
 
 TURNS, AT_ONCE = 100, 34
-EVERY_MS = 40
+EVERY_MS = 30
 """Between two reports of a turn."""
+REDIS_AWAY_MS = 5.0
+"""Each way between replicas and Redis, as in another region: a replay is as long under way as it is there, so that what
+is reported meanwhile comes both ways."""
 SHORTEST_S, LONGEST_S = 0.5, 5.0
 PAGE_EACH = 10
 """One turn in so many is read by a page in a browser."""
-CLOSING = 1 / 3
-"""Of the turns lose their reader as they end."""
+CLOSING = 2 / 3
+"""Of the turns lose their reader as they end: a third of all cuts."""
 END_S = 15.0
 """After the turn's end or the last cut, whichever is later, until its result must be rendered: the longest wait
 between two tries is 8 s."""
@@ -55,7 +58,7 @@ def away(cut: float) -> float:
 def plan(rng: random.Random) -> Plan:
     """1-3 cuts. The turn lasts as long as they are expected to take."""
     lengths = [rng.uniform(SHORTEST_S, LONGEST_S) for _ in range(rng.choice((1, 2, 3)))]
-    closing = (rng.uniform(0.05, 0.4), lengths.pop()) if rng.random() < CLOSING else None
+    closing = (rng.uniform(0.2, 0.5), lengths.pop()) if rng.random() < CLOSING else None
     cuts = [(rng.uniform(0.4, 1.0), length) for length in lengths]
     return Plan(sum(pause + away(length) for pause, length in cuts) + 1.5, cuts, closing)
 
@@ -67,8 +70,8 @@ class Resume(Scenario):
         "once, in order, each turn's task_result always"
     )
     safe = False
-    needs: ClassVar[frozenset[Can]] = frozenset({"client-links"})
-    setup: ClassVar[Setup | None] = LOGS
+    needs: ClassVar[frozenset[Can]] = frozenset({"client-links", "redis-links"})
+    setup: ClassVar[Setup | None] = replace(LOGS, redis_links=True)
     bound_s = 180.0
     mutants: ClassVar[tuple[str, ...]] = ("skip-replay", "skip-dedupe", "swap-logged", "double-logged")
 
@@ -79,6 +82,8 @@ class Resume(Scenario):
         ended = 0
 
         async with AsyncExitStack() as stack:
+            for place in ctx.driver.replicas:
+                await ctx.faults.inject(Slow(f"{place.link}:redis", delay_ms=REDIS_AWAY_MS))
             browser = None
             if browser_path() is not None:
                 browser = await stack.enter_async_context(pages(ctx.clients))
@@ -106,7 +111,7 @@ class Resume(Scenario):
             history,
             (
                 reached("cuts of a reader that was there", 180, "cuts", lambda h: float(len(hits(h)))),
-                reached("turns cut in the closing moment", 20, "turns", closing),
+                reached("turns cut in the closing moment", 40, "turns", closing),
                 in_browsers(TURNS // PAGE_EACH),
                 overlapped(0.2),
                 each_once(TURNS * 50),
