@@ -85,10 +85,12 @@ class LogServer:
         for ws in list(self.sockets):
             await ws.close(code=code)
 
-    def cut(self) -> None:
+    def cut(self, *, politely: bool = False) -> None:
+        """TCP ends, by RST or (politely) by FIN; in both cases without a close frame."""
         for ws in list(self.sockets):
             if ws._writer is not None and ws._writer.transport is not None:
-                ws._writer.transport.abort()
+                transport = ws._writer.transport
+                transport.close() if politely else transport.abort()
 
     # -- HTTP ------------------------------------------------------------------------------------------------
 

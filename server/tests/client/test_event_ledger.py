@@ -101,6 +101,12 @@ def test_a_new_turn_in_the_middle_of_a_replay_does_not_make_it_forget() -> None:
     ledger.ready(Checkpoint("1090-0", 100, "e"))
     ledger.event(event(4, "session_created"))
     assert [seqs(ledger.event(event(seq))) for seq in (1, 2, 3)] == [[], [], [3, 4]]
+    assert [ledger.event(event(seq)) for seq in (1, 2, 3, 4)] == [
+        [],
+        [],
+        [],
+        [],
+    ]  # a catch-up brings them again
 
 
 def test_the_set_is_cleared_when_a_turn_begins() -> None:

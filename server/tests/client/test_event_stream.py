@@ -93,6 +93,15 @@ async def test_a_cut_is_resumed_and_nothing_is_lost_or_doubled(server: LogServer
     assert (stream.statistics.resumes, stream.statistics.replayed, stream.statistics.missed) == (3, 3, 0)
 
 
+async def test_a_connection_that_ends_without_a_word_is_no_close(server: LogServer, make: Make) -> None:
+    stream = make()
+    await stream.start()
+    await stream.ready()
+    server.cut(politely=True)
+    await until(lambda: len(server.connections) == 2 and stream.state == "live")
+    assert str(stream.cause) == "connection lost"
+
+
 async def test_live_events_in_the_middle_of_a_replay(server: LogServer, make: Make) -> None:
     stream = make()
     await stream.start()
