@@ -15,6 +15,8 @@ import pytest
 
 from moorage_chaos.drivers import procfs
 from moorage_chaos.history import History
+from moorage_chaos.saved import check
+from moorage_chaos.scenarios import discover
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -113,6 +115,9 @@ async def test_every_way_to_end_without_passing(run: Run) -> None:
     assert "0.2 s" in reasons["t-hangs"]
     assert "ZeroDivisionError" in reasons["t-bad-check"]
     assert "fly" in reasons["t-impossible"]
+    again = [result.as_json() for result in check([str(run.report)], discover(HERE / "rows"))]
+    played = [row for row in run.json["rows"] if row["row"] != "t-impossible"]
+    assert sorted(again, key=str) == sorted(played, key=str), "judged again from the files, as in the run"
 
 
 async def test_a_harness_part_that_crashes_is_unknown_and_leaves_nothing(run: Run) -> None:
