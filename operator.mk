@@ -9,7 +9,7 @@ export BOX_PREBUILT
 endif
 BOX_IMAGE       = $(BOX) image . $(1):dev -f $(2)/Dockerfile --ignorefile $(2)/Dockerfile.dockerignore --layers --build-arg PYTHON_IMAGE=localhost/python:box
 
-.PHONY: cluster cluster-down cluster-kubeconfig images test-cluster bench-operator docs-operator
+.PHONY: cluster cluster-down cluster-kubeconfig images images-chaos chaos-kubernetes test-cluster bench-operator docs-operator
 
 cluster: ## start a real Kubernetes of two nodes on this machine (root, Debian); prints the kubeconfig
 	@command -v buildah >/dev/null || $(BOX) install
@@ -26,6 +26,13 @@ images: ## build the images of server, operator and the tests' stand-in, and loa
 	$(call BOX_IMAGE,moorage-operator,operator)
 	$(BOX) image operator/tests/cluster/standin moorage-standin:dev -f operator/tests/cluster/standin/Dockerfile --build-arg PYTHON_IMAGE=localhost/python:box
 	$(BOX) load-base
+
+images-chaos: ## build the images of the harness and its node helper, and load them on the cluster
+	$(call BOX_IMAGE,moorage-chaos-node,chaos/node)
+	$(call BOX_IMAGE,moorage-chaos,chaos)
+
+chaos-kubernetes: venv ## the matrix on pods of that cluster (or of the one that KUBECONFIG names); deploys what changed
+	KUBECONFIG=$${KUBECONFIG:-$(BOX_KUBECONFIG)} $(BIN)/python run_all.py --driver kubernetes --deploy $(ARGS)
 
 test-cluster: venv ## the tests on that cluster (or on the one that KUBECONFIG names)
 	KUBECONFIG=$${KUBECONFIG:-$(BOX_KUBECONFIG)} $(BIN)/python -m pytest operator/tests/cluster operator/tests/kubectl/test_cluster.py $(ARGS)

@@ -15,6 +15,8 @@ from moorage_chaos.drivers.kubernetes_api import Api
 
 DATA, ERROR = 0, 1
 CHUNK = 1 << 16
+CLOSE_BOUND_S = 2.0
+"""Of the ends of all connections once they are aborted."""
 
 
 class Forward:
@@ -25,6 +27,7 @@ class Forward:
         self.port = 0
         self._api, self._namespace, self._target = api, namespace, target
         self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
@@ -35,19 +38,23 @@ class Forward:
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # Not cancelled: asyncio reports a handler of a stream server that was.
+        for writer in self._writers:
+            writer.transport.abort()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_BOUND_S)
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        self._writers.add(writer)
         path = f"/api/v1/namespaces/{self._namespace}/pods/{self.pod}/portforward"
         try:
             socket = await self._api.connect_socket(path, [("ports", str(self._target))])
         except DriverError:
             writer.transport.abort()
+            self._writers.discard(writer)
             self._tasks.discard(task)
             return
         try:
@@ -55,6 +62,7 @@ class Forward:
         finally:
             writer.transport.abort()
             await socket.close()
+            self._writers.discard(writer)
             self._tasks.discard(task)
 
     async def _splice(

@@ -15,7 +15,7 @@ from moorage_operator.pods import total
 
 from .world import CLIENTS, ROOT, Cluster, One, client, end, inside, read
 
-OVERLAY = ROOT / "kustomize" / "overlays" / "ci"
+OVERLAY = ROOT / "kustomize" / "overlays" / "test"
 NODE_PACKAGES = ROOT / "chaos" / "peers" / "node"
 LEASE_SECONDS = 45
 """[s] A standby takes over when the lease has not been renewed for 15 s; the rest is for a busy machine."""
