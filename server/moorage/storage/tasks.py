@@ -36,8 +36,8 @@ class Hold(Enum):
     KEPT = "kept"
     LOST = "lost"
     """A later attempt has the task, or it was deleted: nothing was changed."""
-    WIPED = "wiped"
-    """The storage lost the record and all others with it; :meth:`Tasks.restore` may bring it back."""
+    GONE = "gone"
+    """There is no record: it was deleted, or the storage lost all it had. :meth:`Tasks.restore` knows which."""
 
 
 class Refused(Enum):
@@ -80,7 +80,8 @@ class Ticket:
 @dataclass(frozen=True, slots=True)
 class Begun:
     """``record.attempts`` is the number of this attempt. ``ended``: there is nothing to run, its worker died
-    between storing the result and telling it, or too many died. ``epoch``: of the storage, see :attr:`Hold.WIPED`."""
+    between storing the result and telling it, or too many died. ``epoch``: changes when
+    the storage loses all it has."""
 
     record: Record
     ended: bool
@@ -133,13 +134,13 @@ class Tasks(Protocol):
         worker ``lost_max`` times is ended as failed."""
 
     async def beat(
-        self, worker: str, handlers: Collection[str], held: Sequence[tuple[str, int, str]]
+        self, worker: str, handlers: Collection[str], held: Sequence[tuple[str, int]]
     ) -> list[Hold]:
-        """This worker lives, has these handlers, and holds these (task id, attempt, epoch as :class:`Begun`
-        said)."""
+        """This worker lives, has these handlers, and holds these (task id, attempt)."""
 
-    async def restore(self, worker: str, record: Record) -> tuple[Hold, str]:
-        """Bring back what a wipe took, a running record and its entry in the queue; with the epoch now."""
+    async def restore(self, worker: str, record: Record, epoch: str) -> tuple[Hold, str]:
+        """Bring back a running record and its entry in the queue, if the storage lost them since ``epoch``
+        (:class:`Begun`); LOST: the task was deleted, or a later attempt has it. With the epoch now."""
 
     async def note_first(self, task_id: str, attempt: int, first_id: str, first_seq: int) -> Hold:
         """Where the task's ``session_created`` is."""

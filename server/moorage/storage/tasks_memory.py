@@ -177,26 +177,29 @@ class MemoryTasks:
         task = self._find(task_id)
         return task if task is not None and task.record.attempts == attempt else None
 
+    def _miss(self, task_id: str) -> Hold:
+        return Hold.GONE if self._find(task_id) is None else Hold.LOST
+
     async def beat(
-        self, worker: str, handlers: Collection[str], held: Sequence[tuple[str, int, str]]
+        self, worker: str, handlers: Collection[str], held: Sequence[tuple[str, int]]
     ) -> list[Hold]:
         now = self._clock()
         self._handlers.update(dict.fromkeys(handlers, now))
         holds = []
-        for task_id, attempt, _ in held:
+        for task_id, attempt in held:
             task = self._held(task_id, attempt)
             if task is not None:
                 task.holder, task.heard_ms = worker, now
-            holds.append(Hold.LOST if task is None else Hold.KEPT)
+            holds.append(self._miss(task_id) if task is None else Hold.KEPT)
         return holds
 
-    async def restore(self, worker: str, record: Record) -> tuple[Hold, str]:
+    async def restore(self, worker: str, record: Record, epoch: str) -> tuple[Hold, str]:
         return (Hold.LOST if self._held(record.id, record.attempts) is None else Hold.KEPT), EPOCH
 
     async def note_first(self, task_id: str, attempt: int, first_id: str, first_seq: int) -> Hold:
         task = self._held(task_id, attempt)
         if task is None:
-            return Hold.LOST
+            return self._miss(task_id)
         task.record = replace(task.record, first_id=first_id, first_seq=first_seq)
         return Hold.KEPT
 
@@ -205,7 +208,7 @@ class MemoryTasks:
     ) -> Hold:
         task = self._held(task_id, attempt)
         if task is None:
-            return Hold.LOST
+            return self._miss(task_id)
         if task.record.status not in ("done", "failed"):
             task.open.clear()
             result, error = (outcome, None) if status == "done" else (None, outcome.decode())
@@ -215,7 +218,7 @@ class MemoryTasks:
     async def acknowledge(self, task_id: str, attempt: int, keep_ms: int) -> Hold:
         task = self._held(task_id, attempt)
         if task is None:
-            return Hold.LOST
+            return self._miss(task_id)
         self._queues[task.record.handler].pop(task.entry, None)
         task.forget_ms = self._clock() + keep_ms if keep_ms else None
         return Hold.KEPT
@@ -223,7 +226,7 @@ class MemoryTasks:
     async def release(self, task_id: str, attempt: int) -> Hold:
         task = self._held(task_id, attempt)
         if task is None:
-            return Hold.LOST
+            return self._miss(task_id)
         if task.record.status == "running":
             self._queues[task.record.handler].pop(task.entry, None)
             task.record = replace(task.record, status="queued")
@@ -233,7 +236,7 @@ class MemoryTasks:
     async def ask(self, task_id: str, attempt: int, question_id: str, question: bytes) -> Hold:
         task = self._held(task_id, attempt)
         if task is None:
-            return Hold.LOST
+            return self._miss(task_id)
         if question_id not in task.answers:
             task.open[question_id] = question
         return Hold.KEPT

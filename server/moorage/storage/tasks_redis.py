@@ -32,7 +32,7 @@ GROUP = "workers"
 CONSUMER_IDLE_MS = 3_600_000
 """[ms] A consumer that did nothing for so long is a worker that is gone: living ones read twice a second."""
 
-_HOLDS = {1: Hold.KEPT, 0: Hold.LOST, -1: Hold.WIPED}
+_HOLDS = {1: Hold.KEPT, 0: Hold.LOST, -1: Hold.GONE}
 
 
 class RedisTasks:
@@ -149,20 +149,20 @@ class RedisTasks:
         return Begun(record, record.status != "running", found[0].decode())
 
     async def beat(
-        self, worker: str, handlers: Collection[str], held: Sequence[tuple[str, int, str]]
+        self, worker: str, handlers: Collection[str], held: Sequence[tuple[str, int]]
     ) -> list[Hold]:
         flat = [part for one in held for part in one]
         return [
             _HOLDS[said] for said in await self._run(scripts.BEAT, worker, len(handlers), *handlers, *flat)
         ]
 
-    async def restore(self, worker: str, record: Record) -> tuple[Hold, str]:
-        said, epoch = await self._run(
+    async def restore(self, worker: str, record: Record, epoch: str) -> tuple[Hold, str]:
+        said, now = await self._run(
             scripts.RESTORE,
             *(record.id, record.account, record.session_id, record.handler, record.input),
-            *(record.attempts, worker, secrets.token_hex(8)),
+            *(record.attempts, worker, epoch, secrets.token_hex(8)),
         )
-        return _HOLDS[said], epoch.decode()
+        return _HOLDS[said], now.decode()
 
     async def note_first(self, task_id: str, attempt: int, first_id: str, first_seq: int) -> Hold:
         return await self._hold(scripts.NOTE_FIRST, task_id, attempt, first_id, first_seq)

@@ -159,23 +159,21 @@ BEAT = (
     _COMMON
     + """
 local worker, handlers = ARGV[1], tonumber(ARGV[2])
-local now, epoch, holds = clock(), redis.call('GET', P .. ':epoch'), {}
+local now, holds = clock(), {}
 for n = 3, 2 + handlers do redis.call('ZADD', P .. ':handlers', now, ARGV[n]) end
-for n = 3 + handlers, #ARGV, 3 do
+for n = 3 + handlers, #ARGV, 2 do
   local key = key_of(ARGV[n])
   local held = hold(key, ARGV[n + 1])
   if held == 1 then
     redis.call('HSET', key, 'beatAt', now, 'worker', worker)
     keep(key, worker)
-  elseif held == -1 and epoch == ARGV[n + 2] then
-    held = 0
   end
   holds[#holds + 1] = held
 end
 return holds
 """
 )
-"""worker, number of handlers, handlers…, (task, attempt, epoch)… → 1 kept, 0 lost, -1 wiped, each"""
+"""worker, number of handlers, handlers…, (task, attempt)… → 1 kept, 0 lost, -1 gone, each"""
 
 RESTORE = (
     _COMMON
@@ -183,9 +181,9 @@ RESTORE = (
 local id, account, session, handler, attempt = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[6])
 local key, now = key_of(id), clock()
 local latest = redis.call('HGET', key, 'attempts')
-if latest and tonumber(latest) >= attempt then
-  return {tonumber(latest) == attempt and 1 or 0, epoch(ARGV[8])}
-end
+local today = epoch(ARGV[9])
+if latest and tonumber(latest) >= attempt then return {tonumber(latest) == attempt and 1 or 0, today} end
+if not latest and today == ARGV[8] then return {0, today} end
 local known = redis.call('EXISTS', key) == 1
 redis.call('HSET', key, 'account', account, 'session', session, 'handler', handler, 'input', ARGV[5],
            'status', 'running', 'attempts', attempt, 'createdAt', now, 'worker', ARGV[7], 'beatAt', now)
@@ -193,10 +191,10 @@ if not known then
   enqueue(key, id, handler)
   redis.call('RPUSH', P .. ':of:' .. account .. ':' .. session, id)
 end
-return {1, epoch(ARGV[8])}
+return {1, today}
 """
 )
-"""id, account, session, handler, input, attempt, worker, fresh epoch → {1 or 0, epoch}"""
+"""id, account, session, handler, input, attempt, worker, its epoch, fresh epoch → {1 or 0, epoch}"""
 
 NOTE_FIRST = (
     _COMMON

@@ -112,7 +112,7 @@ class Attempts:
         held, sent_at = list(self._held.values()), self._clock()
         try:
             holds = await self._store.beat(
-                self._worker, self._handlers, [(one.task_id, one.number, one.epoch) for one in held]
+                self._worker, self._handlers, [(one.task_id, one.number) for one in held]
             )
         except BackplaneError:
             self._failed_at = self._clock()
@@ -136,12 +136,12 @@ class Attempts:
         attempt.interrupted.set()
 
     async def restore(self, attempt: Attempt) -> None:
-        """The storage was wiped: bring the task back, unless a later attempt was faster."""
+        """Its record is gone: bring it back if the storage lost all it had, unless a later attempt was faster."""
         sent_at = self._clock()
         # Where the log had it says nothing about the log that is there now.
         record = replace(attempt.record, first_id=None, first_seq=None)
         try:
-            hold, epoch = await self._store.restore(self._worker, record)
+            hold, epoch = await self._store.restore(self._worker, record, attempt.epoch)
         except BackplaneError:
             return
         if hold is Hold.LOST:

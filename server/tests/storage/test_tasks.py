@@ -115,7 +115,7 @@ async def test_a_silent_workers_task_is_taken_over_and_its_steps_are_refused(sto
     assert await store.note_first(task_id, 1, "1-1", 1) is Hold.LOST
     assert await store.release(task_id, 1) is Hold.LOST
     assert await store.acknowledge(task_id, 1, LONG_MS) is Hold.LOST
-    held = [(task_id, 1, second.epoch), (task_id, 2, second.epoch)]
+    held = [(task_id, 1), (task_id, 2)]
     assert await store.beat("w1", ["h"], held) == [Hold.LOST, Hold.KEPT]
     found = await store.get("a", task_id)
     assert found is not None
@@ -124,9 +124,9 @@ async def test_a_silent_workers_task_is_taken_over_and_its_steps_are_refused(sto
 
 async def test_a_beating_workers_task_stays_its_own(store: Tasks) -> None:
     await store.add(record())
-    begun = await begin(store, "w1")
+    await begin(store, "w1")
     for _ in range(20):
-        assert await store.beat("w1", ["h"], [(record().id, 1, begun.epoch)]) == [Hold.KEPT]
+        assert await store.beat("w1", ["h"], [(record().id, 1)]) == [Hold.KEPT]
         assert await store.take("w2", ["h"], 1, 0, 2000) == []
 
 
@@ -222,7 +222,11 @@ async def test_a_forgotten_sessions_tasks_are_gone(store: Tasks) -> None:
     await store.forget("a", "s")
     assert await store.latest("a", "s") is None
     assert await store.get("a", record(2).id) is None
-    assert await store.beat("w", ["h"], [(begun.record.id, 1, begun.epoch)]) == [Hold.LOST]
+    assert await store.beat("w", ["h"], [(begun.record.id, 1)]) == [Hold.GONE]
+    assert await store.finish(begun.record.id, 1, "done", b"1") is Hold.GONE
+    # Gone for good: nothing was lost since it was begun.
+    assert (await store.restore("w", begun.record, begun.epoch))[0] is Hold.LOST
+    assert await store.get("a", begun.record.id) is None
     for ticket in await store.take("w", ["h"], 10, 10, 0):
         assert await store.begin("w", ticket, LONG_MS, LOST_MAX) is None
     await store.forget("a", "s")

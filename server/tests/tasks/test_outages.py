@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import pytest
 
@@ -14,6 +14,22 @@ from moorage.tasks.context import Task
 from ..conftest import WAIT_S
 from ..valkey import Valkey
 from .world import ACCOUNT, SESSION, World, die, ended
+
+
+T = TypeVar("T")
+
+
+async def patiently(ask: Callable[[], Awaitable[T]], wanted: Callable[[T], object] = bool) -> T:
+    """The first answer that is wanted, through errors of a Redis that is just coming back."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            try:
+                answer = await ask()
+                if wanted(answer):
+                    return answer
+            except BackplaneError:
+                pass
+            await asyncio.sleep(0.01)
 
 
 class Steps:
@@ -75,8 +91,9 @@ async def test_one_redis_for_both_comes_back_and_the_task_is_done(
         steps.go_on.set()
         await steps.last.wait()  # the task goes on without Redis
         redis.start()
+        await patiently(lambda: queue.status(ACCOUNT, task_id))
         assert await ended(queue, task_id) == {"status": "done", "attempts": 1, "result": 1}
-        turn = await queue.turn(ACCOUNT, SESSION)
+        turn = await patiently(lambda: queue.turn(ACCOUNT, SESSION))
         assert turn is not None
         assert (turn.record.id, turn.record.input) == (task_id, b'{"any":"input"}')
     finally:
@@ -95,14 +112,7 @@ async def test_a_task_brought_back_after_a_wipe_is_taken_over_like_any_other(
         await steps.begun.wait()
         redis.kill()
         redis.start()
-        async with asyncio.timeout(WAIT_S):
-            while True:
-                try:
-                    if await queue.status(ACCOUNT, task_id) is not None:
-                        break
-                except BackplaneError:
-                    pass
-                await asyncio.sleep(0.01)
+        await patiently(lambda: queue.status(ACCOUNT, task_id))
         again.go_on.set()
         await world.worker(handler_of(again))
         assert not again.begun.is_set()
@@ -130,6 +140,7 @@ async def test_without_its_state_a_task_stands_still(valkey_factory: Callable[..
         page = await log.page(SESSION, "0-0", 10)
         assert [frame["event"]["data"] for frame in page.events][1:] == [{"n": 1}]
         state.start()
+        await patiently(lambda: queue.status(ACCOUNT, task_id))
         assert (await ended(queue, task_id))["result"] == 1
         assert all(steps.ids)
     finally:
@@ -149,20 +160,14 @@ async def test_a_question_survives_a_wipe(valkey_factory: Callable[..., Valkey])
         await world.worker(work)
         task_id = await queue.start_task(ACCOUNT, SESSION, None)
         await asking.wait()
-        async with asyncio.timeout(WAIT_S):
-            while (turn := await queue.turn(ACCOUNT, SESSION)) is None or not turn.record.questions:
-                await asyncio.sleep(0.01)
+        turn = await patiently(
+            lambda: queue.turn(ACCOUNT, SESSION), lambda turn: turn is not None and turn.record.questions
+        )
+        assert turn is not None
         question = turn.as_json()["question"]
         redis.kill()
         redis.start()
-        async with asyncio.timeout(WAIT_S):
-            while True:
-                try:
-                    if await queue.reply(ACCOUNT, SESSION, question["questionId"], "yes"):
-                        break
-                except BackplaneError:
-                    pass
-                await asyncio.sleep(0.01)
+        await patiently(lambda: queue.reply(ACCOUNT, SESSION, question["questionId"], "yes"))
         assert (await ended(queue, task_id))["result"] == "yes"
     finally:
         await world.close()

@@ -335,3 +335,26 @@ async def test_a_deleted_sessions_task_ends_without_a_word(world: World) -> None
             await asyncio.sleep(0.005)
     assert await queue.status(ACCOUNT, task_id) is None
     assert [kind for kind, _ in await events(log, "session_created")] == ["session_created"]
+
+
+async def test_what_ends_after_its_session_was_deleted_does_not_come_back(world: World) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def work(task: Task, input: Any) -> str:
+        begun.set()
+        await go_on.wait()
+        return "late"
+
+    queue, log = await world.queue(), await world.log()
+    # No heartbeat tells it before it ends.
+    worker = await world.worker(work, task_heartbeat_ms=60_000, task_takeover_ms=120_000)
+    task_id = await queue.start_task(ACCOUNT, SESSION, None)
+    await begun.wait()
+    await queue.forget(ACCOUNT, SESSION)
+    go_on.set()
+    async with asyncio.timeout(WAIT_S):
+        while len(worker):
+            await asyncio.sleep(0.005)
+    assert await queue.status(ACCOUNT, task_id) is None
+    assert await queue.turn(ACCOUNT, SESSION) is None
+    assert [kind for kind, _ in await events(log, "session_created")] == ["session_created"]
