@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from moorage.cluster import wire
@@ -38,6 +38,9 @@ class Carrier(Protocol):
 
     async def node_count(self, namespace: str) -> int:
         """The nodes, this one among them. Raises :class:`BackplaneError`."""
+
+    async def gone(self, namespace: str, uids: Sequence[str]) -> frozenset[str]:
+        """Those of the nodes ``uids`` that are not there now. Raises :class:`BackplaneError`."""
 
 
 class PubSub:
@@ -95,6 +98,13 @@ class PubSub:
             raise BackplaneReply(f"implausible {kind}: {count}")
         return count
 
+    async def gone(self, namespace: str, uids: Sequence[str]) -> frozenset[str]:
+        """Nobody subscribes to its private channel."""
+        kind = "SHARDNUMSUB" if self._sharded else "NUMSUB"
+        channels = [wire.private_channel(self._prefix, namespace, uid) for uid in uids]
+        counts = (await self._backplane.command("PUBSUB", kind, *channels))[1::2]
+        return frozenset(uid for uid, count in zip(uids, counts, strict=True) if int(count) == 0)
+
 
 class Stream:
     """Format 0.2.x: all by the stream, for clusters with such nodes and for a Redis without pub/sub.
@@ -146,6 +156,11 @@ class Stream:
     async def node_count(self, namespace: str) -> int:
         """Those that gave a sign of life lately, and this one."""
         return 1 + self._living(namespace)
+
+    async def gone(self, namespace: str, uids: Sequence[str]) -> frozenset[str]:
+        """Those that did not."""
+        self._living(namespace)
+        return frozenset(uids) - self._nodes.get(namespace, {}).keys()
 
     def _living(self, namespace: str) -> int:
         nodes = self._nodes.get(namespace, {})

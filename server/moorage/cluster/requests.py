@@ -32,16 +32,31 @@ class _Question:
         self._acks, self._single, self._on_ack = acks, single, on_ack
         self._clients = 0
         self._acked = 0
+        self.owing: dict[str, int] = {}
+        """Node -> acks of its sockets that are to come."""
 
     def answer(self, values: Sequence[Any]) -> None:
         self.nodes += 1
         self.values.extend(values)
         self.changed.set()
 
-    def clients(self, count: int) -> None:
+    def clients(self, count: int, uid: str = "") -> None:
         self.nodes += 1
         self._clients += count
+        if uid and count:
+            self.owing[uid] = self.owing.get(uid, 0) + count
         self.changed.set()
+
+    def acked_by(self, uid: str, value: Any) -> None:
+        if self.owing.get(uid, 0) > 1:
+            self.owing[uid] -= 1
+        else:
+            self.owing.pop(uid, None)
+        self.ack(value)
+
+    def lose(self, uid: str) -> None:
+        """The node is gone, and with it its acks."""
+        self._clients -= self.owing.pop(uid)
 
     def ack(self, *args: Any) -> None:
         self._acked += 1
@@ -211,6 +226,7 @@ class Requests:
         self, namespace: str, question: _Question, asked: asyncio.Future[int], mine: int
     ) -> bool:
         expected = await asked - 1 + mine
+        whole, suspects = True, frozenset[str]()
         while not question.complete(expected):
             question.changed.clear()
             try:
@@ -220,12 +236,19 @@ class Requests:
                 left = await self._carrier.node_count(namespace) - 1 + mine
                 if left < expected and question.complete(left):
                     return False  # somebody went without an answer
-        return True
+                if question.owing:
+                    # Twice: who only renews its subscription can still send acks.
+                    gone = await self._carrier.gone(namespace, tuple(question.owing))
+                    for uid in gone & suspects & question.owing.keys():
+                        question.lose(uid)
+                        whole = False
+                    suspects = gone
+        return whole
 
     # -- what comes back -----------------------------------------------------------------------------------
     def _answered(self, message: wire.Message | wire.Malformed) -> None:
         body = message.body() if isinstance(message, wire.Message) else message
-        if isinstance(body, wire.Malformed):
+        if isinstance(message, wire.Malformed) or isinstance(body, wire.Malformed):
             self._malformed += 1
             return
         question = self._questions.get(getattr(body, "requestId", ""))
@@ -236,6 +259,6 @@ class Requests:
         elif isinstance(body, wire.ServerSideEmitResponse):
             question.answer([body.packet])
         elif isinstance(body, wire.BroadcastClientCount):
-            question.clients(body.clientCount)
+            question.clients(body.clientCount, message.uid)
         elif isinstance(body, wire.BroadcastAck):
-            question.ack(body.packet)
+            question.acked_by(message.uid, body.packet)
