@@ -27,7 +27,8 @@ if not epoch then
   epoch = ARGV[11]
   redis.call('UNLINK', stream)
 end
-if ARGV[14] ~= '' and m[4] and tonumber(m[4]) >= tonumber(number) then
+if m[4] and tonumber(m[4]) >= tonumber(number) then
+  if ARGV[14] == '' then return {2} end
   for _, entry in ipairs(redis.call('XRANGE', stream, ARGV[14], '+')) do
     local f = entry[2]
     if f[4] == ARGV[1] and f[6] == ARGV[2] and f[8] == ARGV[3] and f[10] == ARGV[4] then
@@ -57,7 +58,8 @@ return {1, id, seq, epoch, published}
 """)
 """type, data, key, at, JSON before data, JSON after it, origin, number, maxlen, ttl, new epoch, channel or '',
 beginning of the envelope, '' or '(' and the id after which a repeated append is looked for → {0: deleted} | {1, id,
-seq, epoch, published: 1, 0 not asked, -1 failed} | {2: was appended, is trimmed}. Forty processes are more than append
+seq, epoch, published: 1, 0 not asked, -1 failed} | {2: was appended, and is trimmed, or this is the late arrival of
+what was repeated since, on a connection that we have given up}. Forty processes are more than append
 to one session within the life of a number; when there are more, all numbers are forgotten. Origins have a colon."""
 
 READ = Script("""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from moorage.bugs import log_bug
-from moorage.errors import BackplaneError, BackplaneUnavailable, BackplaneUnknown
+from moorage.errors import BackplaneReply, BackplaneUnavailable, BackplaneUnknown
 from moorage.events.breaker import PROBE_AFTER_S, Breaker
 from moorage.events.frames import Event, EventId, make_event
 from moorage.events.store import SessionDeleted, Store, Stored
@@ -37,6 +37,10 @@ ITEM_BYTES = 500
 
 HOLES_MAX = 100_000
 """Sessions with a hole that is still to be told."""
+
+REFUSED_BY_WRITES = ("OOM", "MISCONF", "NOREPLICAS", "WRONGTYPE", "NOPERM")
+"""Errors of a repeated append by which it is given up as not appended. The first three come from the script's first
+write, to which it gets only if the event is not in the log; the others do not go away. Any other, as BUSY, says nothing."""
 
 RETRY_S = 0.02
 """[s] Between two attempts of a lane."""
@@ -111,7 +115,7 @@ class Writer:
                 pass
             except BackplaneUnavailable:
                 number = None
-            except BackplaneError:  # Redis refuses, and will go on to
+            except BackplaneReply:  # Redis refuses, and will go on to
                 self._fail(session_id, event)
                 return None
         return await self._wait(session_id, event, number)
@@ -212,7 +216,12 @@ class Writer:
             added.append(_Waiting(told, loop.create_future(), hole=hole))
         if event is not None:
             added.append(_Waiting(event, loop.create_future(), number))
-        lane.extend(added)
+        # What was sent already goes before what was not, in the order in which it was: a number is only known as
+        # long as no larger one of this process has been appended.
+        later = (n for n, item in enumerate(lane) if item.number is None or item.number > (number or 0))
+        at = len(lane) if number is None else next(later, len(lane))
+        for item in reversed(added):
+            lane.insert(at, item)
         self._waiting += sum(item.size for item in added)
         return added[-1] if added else lane[-1]
 
@@ -260,8 +269,11 @@ class Writer:
             item.number = item.number if repeats else None
             await asyncio.sleep(RETRY_S)
             return None
-        except BackplaneError:
-            self._refused(session_id, lane, item)
+        except BackplaneReply as error:
+            if repeats and not str(error).startswith(REFUSED_BY_WRITES):
+                await asyncio.sleep(RETRY_S)
+            else:
+                self._refused(session_id, lane, item)
             return None
         self._finish(lane, item, self._done(session_id, item.event, stored))
         return stored
@@ -280,7 +292,7 @@ class Writer:
             self._finish(lane, lane[0], None)
 
     def _finish(self, lane: deque[_Waiting], item: _Waiting, stored: Stored | None) -> None:
-        lane.popleft()
+        lane.remove(item)
         self._waiting -= item.size
         if not item.done.done():
             item.done.set_result(stored)
