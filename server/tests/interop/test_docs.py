@@ -34,7 +34,7 @@ def test_every_test_of_a_failure_is_named() -> None:
         f"interop/{path.name}::{name}"
         for path in Path(__file__).parent.glob("test_*.py")
         for name in re.findall(
-            r"^async def (test_failure_\w+)\(", path.read_text(encoding="utf-8"), re.MULTILINE
+            r"^(?:async )?def (test_failure_\w+)\(", path.read_text(encoding="utf-8"), re.MULTILINE
         )
     }
     assert {

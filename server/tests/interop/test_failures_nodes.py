@@ -118,7 +118,7 @@ async def test_failure_22_somebody_who_only_listens(
     await peer.do("serve")
     sid = await peer.client("n0")
     await until(lambda: nodes(valkey) == 2)
-    spy = valkey.client.pubsub()
+    spy = valkey.client.pubsub()  # type: ignore[no-untyped-call]
     spy.subscribe(PUBLIC)
     await until(lambda: nodes(valkey) == 3)
     try:

@@ -57,7 +57,7 @@ async def pair(start_peer: StartPeer, start_node: StartNode, valkey: Valkey, unt
 def kill_clients(valkey: Valkey) -> None:
     """Cut every connection to Redis but our own."""
     for kind in ("normal", "pubsub"):
-        valkey.client.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+        valkey.client.client_kill_filter(_type=kind, skipme=True)
 
 
 async def test_failure_03_both_ways_again_after_a_restart_and_after_kills(
