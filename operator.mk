@@ -9,7 +9,7 @@ export BOX_PREBUILT
 endif
 BOX_IMAGE       = $(BOX) image . $(1):dev -f $(2)/Dockerfile --ignorefile $(2)/Dockerfile.dockerignore --layers --build-arg PYTHON_IMAGE=localhost/python:box
 
-.PHONY: cluster cluster-down cluster-kubeconfig images images-chaos chaos-kubernetes test-cluster bench-operator docs-operator
+.PHONY: cluster cluster-down cluster-kubeconfig images images-chaos chaos-kubernetes test-chaos-cluster test-cluster bench-operator docs-operator
 
 cluster: ## start a real Kubernetes of two nodes on this machine (root, Debian); prints the kubeconfig
 	@command -v buildah >/dev/null || $(BOX) install
@@ -33,6 +33,9 @@ images-chaos: ## build the images of the harness and its node helper, and load t
 
 chaos-kubernetes: venv ## the matrix on pods of that cluster (or of the one that KUBECONFIG names); deploys what changed
 	KUBECONFIG=$${KUBECONFIG:-$(BOX_KUBECONFIG)} $(BIN)/python run_all.py --driver kubernetes --deploy $(ARGS)
+
+test-chaos-cluster: venv ## tests of the harness on what chaos-kubernetes deployed: killed in mid fault, recover
+	KUBECONFIG=$${KUBECONFIG:-$(BOX_KUBECONFIG)} $(BIN)/python -m pytest chaos/tests/cluster $(ARGS)
 
 test-cluster: venv ## the tests on that cluster (or on the one that KUBECONFIG names)
 	KUBECONFIG=$${KUBECONFIG:-$(BOX_KUBECONFIG)} $(BIN)/python -m pytest operator/tests/cluster operator/tests/kubectl/test_cluster.py $(ARGS)

@@ -10,7 +10,7 @@ in those pods and end.
 ``watch``        ``pod``, ``container`` -> ``{"pid"}``; later, unasked, ``{"event": "exit", "container", "t"}``
 ``link``         ``pod``, ``side``, ``port``, ``do`` (``cut refuse drop slow heal``), its fields
                  -> ``{"t", "connections", …}``
-``look``         ``pod``, ``address``, ``port``, ``side`` -> ``{"connections", "conntrack"}``
+``look``         ``pod``, ``address``, ``port``, ``side`` -> ``{"connections", "conntrack", "stopped", "rules"}``
 ``heal``         ``pods`` (uids) -> ``{"healed": […]}``
 ===============  ==================================================================================================
 """
@@ -111,13 +111,15 @@ class Session:
         return {"t": moment, "connections": count, **more}
 
     def _look(self, request: dict[str, Any]) -> dict[str, Any]:
-        side, port = request["side"], int(request["port"])
-        try:
-            count: int | None = network.established(processes.any_of(request["pod"]), side, port)
-        except processes.NoProcess:
-            count = None
-        address = request["address"]
-        return {"connections": count, "conntrack": network.conntrack(address, port) if address else None}
+        side, port, address = request["side"], int(request["port"]), request["address"]
+        found = processes.of_pod(request["pod"])
+        pid = min((one.pid for one in found), default=0)
+        return {
+            "connections": network.established(pid, side, port) if pid else None,
+            "conntrack": network.conntrack(address, port) if address else None,
+            "stopped": sum(processes.state(one.pid) in ("T", "t") for one in found),
+            "rules": network.in_force(pid) if pid else [],
+        }
 
     def heal(self, pods: list[str]) -> list[str]:
         """Wake what is stopped and remove our rules in these pods; what was done, a line each."""

@@ -109,6 +109,12 @@ def heal(pid: int, side: Side | None = None) -> bool:
     return bool(script) or shaped
 
 
+def in_force(pid: int) -> list[str]:
+    """Our rules in a pod's network namespace, as ``iptables -S`` shows them; empty too where it cannot be asked."""
+    listing = run(pid, ["iptables", "-w", "5", "-S"], check=False)
+    return [line for line in listing.splitlines() if line.startswith(f"-A {PREFIX}-")]
+
+
 def _devices(pid: int) -> list[str]:
     try:
         lines = Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]
