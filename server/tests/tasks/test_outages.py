@@ -15,7 +15,6 @@ from ..conftest import WAIT_S
 from ..valkey import Valkey
 from .world import ACCOUNT, SESSION, World, die, ended
 
-
 T = TypeVar("T")
 
 

@@ -74,8 +74,7 @@ class World:
         return runner
 
     async def close(self) -> None:
-        for runner in self.runners:
-            await runner.stop(0)
+        await asyncio.gather(*(runner.stop(0) for runner in self.runners))
         for stop in reversed(self._open):
             await stop()
 
