@@ -15,18 +15,18 @@ from typing import Any, Literal
 
 Phase = Literal[
     "idle", "sequential", "concurrent", "flood", "paced", "remote", "asking", "asking-busy", "dying", "crowd",
-    "returns", "standstill",
+    "returns", "standstill", "log",
 ]  # fmt: skip
 Better = Literal["lower", "higher"]
 PHASES: tuple[Phase, ...] = (
     "idle", "sequential", "concurrent", "flood", "paced", "remote", "asking", "asking-busy", "dying", "crowd",
-    "returns", "standstill",
+    "returns", "standstill", "log",
 )  # fmt: skip
 """In the order in which a round runs them: ``dying`` ends a replica, so nothing with several comes after it."""
 ONCE: frozenset[Phase] = frozenset({"crowd", "returns", "standstill"})
 """Long, and the same each time: in the first round only."""
-OURS_ONLY: frozenset[Phase] = frozenset({"dying"})
-"""The asking node of the bench is ours, so with a dead peer it would be measured twice."""
+OURS_ONLY: frozenset[Phase] = frozenset({"dying", "log"})
+"""The asking node of the bench is ours, so with a dead peer it would be measured twice. The peer has no event log."""
 RECOVERING: frozenset[Phase] = frozenset({"returns"})
 """The peer recovers clients only when told to, which costs it something: a cluster of their own."""
 SAMPLED: frozenset[Phase] = frozenset({"idle", "sequential", "concurrent", "flood", "paced", "remote"})
@@ -82,6 +82,7 @@ TWICE = Goal("ratio", ">=", 2.0)
 NONE = Goal("ours", "<=", 0.0)
 USUAL = (USUAL_REPLICAS,)
 SINGLE = (1,)
+PAIR = (2,)
 FIGURES: tuple[Figure, ...] = (
     Figure("rpc-p50-sequential", "sequential", "ms", "lower", HALF),
     Figure("rpc-p99-sequential", "sequential", "ms", "lower"),
@@ -103,11 +104,20 @@ FIGURES: tuple[Figure, ...] = (
     Figure("recovery-refused", "returns", "returns", "lower", NONE, USUAL),
     Figure("redis-stop-lost", "standstill", "copies", "lower", NONE, USUAL),
     Figure("redis-stop-disorder", "standstill", "copies", "lower", NONE, USUAL),
+    Figure("log-rate", "log", "events/s", "higher", Goal("ours", ">=", 5000.0), PAIR),
+    Figure("log-p99-ms", "log", "ms", "lower", Goal("ours", "<=", 25.0), PAIR),
+    Figure("log-append-p50-ms", "log", "ms", "lower", Goal("ours", "<=", 0.5), PAIR),
+    Figure("log-cpu-per-event", "log", "µs", "lower", None, PAIR),
+    Figure("log-cpu-per-unwanted-event", "log", "µs", "lower", None, PAIR),
+    Figure("log-channel-replicas", "log", "replicas", "higher", None, PAIR),
+    Figure("log-replay-cpu-per-event", "log", "µs", "lower", None, PAIR),
+    Figure("resume-redis-commands", "log", "commands", "lower", Goal("ours", "<=", 10.0), PAIR),
+    Figure("resume-1000-ms", "log", "ms", "lower", None, PAIR),
     Figure("rss-per-websocket-kib", "crowd", "KiB", "lower", Goal("ours", "<=", 26.0), SINGLE),
     Figure("rss-growth-kib", "crowd", "KiB", "lower", Goal("ours", "<=", 1024.0), SINGLE),
     Figure("disconnect-ms", "crowd", "ms", "lower", Goal("ours", "<=", 0.1), SINGLE),
 )
-"""Goals: those of the issues of the bench (calls) and of the cluster (broadcasts, sockets)."""
+"""Goals: those of the issues of the bench (calls), of the cluster (broadcasts, sockets) and of the event log."""
 
 
 @dataclass(frozen=True, slots=True)

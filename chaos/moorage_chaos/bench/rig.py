@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from moorage_chaos.bench import crowd, remote, returns
+from moorage_chaos.bench import crowd, logs, remote, returns
 from moorage_chaos.bench.asking import Asker, asker
 from moorage_chaos.bench.client import BenchError, HttpConnection, SocketClient, connect, open_http
 from moorage_chaos.bench.crowd import LARGE, SMALL, Crowd
@@ -40,7 +40,7 @@ PACED_RATE = 20_000
 
 
 TIMED: frozenset[Phase] = frozenset(
-    {"remote", "asking", "asking-busy", "dying", "crowd", "returns", "standstill"}
+    {"remote", "asking", "asking-busy", "dying", "crowd", "returns", "standstill", "log"}
 )
 
 
@@ -249,6 +249,8 @@ class Rig:
             if self._cluster.kind is MOORAGE:
                 values["disconnect-ms"] = await crowd.disconnect_ms()
             return values
+        if phase == "log":
+            return await logs.run(self._cluster, seconds)
         if phase == "returns":
             token = make_token(self._cluster.secret, "bench-returns")
             return await returns.recoveries(self._cluster.ports, token, self._durations.returns)
