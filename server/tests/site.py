@@ -15,7 +15,12 @@ import pytest
 
 from .valkey import Valkey, free_port
 
-BOUND_S = 30.0
+BOUND_S = 60.0
+"""[s] Of a start: four processes at once, on a machine that may be busy."""
+
+SETUP_APART = pytest.mark.timeout(60, func_only=True)
+"""For tests with a site: the limit of a test is not for the start, which has its own."""
+
 KEY = "a key for tests that is long enough"
 
 

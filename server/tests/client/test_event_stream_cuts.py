@@ -16,11 +16,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from moorage.client import Event, EventStream, Rebuilt, sign_in
 from moorage.client import event_retry as retry
 
-from ..site import Site
+from ..site import SETUP_APART, Site
 from ..valkey import Valkey
 from .replicas import Front
 
 log = logging.getLogger(__name__)
+pytestmark = SETUP_APART
 
 TURNS = 3
 CLIENTS = 6
@@ -193,3 +194,23 @@ async def test_a_deleted_session_ends_the_stream(site: Site) -> None:
         with pytest.raises(Exception, match="Session not found"):
             await anext(stream)
     assert stream.state == "closed"
+
+
+async def test_a_drained_replica_is_left_without_using_a_try(site: Site) -> None:
+    leaving = site.start("serve", name="leaving")
+    site.wait_ready(leaving)
+    account, token = await Account.make(site)
+    session_id = await account.session()
+    front = Front(site.processes)
+    front.default = "leaving"
+    async with front.serving(), EventStream(front.url, token, session_id) as stream:
+        front.default = "b"
+        leaving.popen.terminate()
+        async with asyncio.timeout(BOUND_S):
+            while stream.statistics.connections == 1 or stream.state != "live":
+                await asyncio.sleep(0.005)
+        assert str(stream.cause) in ("closed with 1001", "closed with 1012")
+        await account.request("POST", f"/{session_id}/events", json={"type": "note", "data": 1})
+        item = await anext(stream)
+        assert isinstance(item, Event) and item.type == "note"
+    leaving.end()

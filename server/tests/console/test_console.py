@@ -10,9 +10,9 @@ import redis
 from playwright.async_api import Page, expect
 
 from ..client.replicas import Front
-from ..site import Site
+from ..site import SETUP_APART, Site
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), SETUP_APART]
 
 QUICK = {"prompt": "p", "steps": 2, "pauseMs": 2, "deltas": 3}
 LONG = {"prompt": "p", "steps": 12, "pauseMs": 25, "deltas": 5}

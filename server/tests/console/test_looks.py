@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
+from ..site import SETUP_APART
 from .test_console import sign_in
+
+pytestmark = SETUP_APART
 
 CONTRAST = 4.5
 """WCAG 2.2, 1.4.3 (AA), for text of normal size."""
