@@ -7,6 +7,8 @@ from itertools import chain, count
 from typing import Any
 from xml.etree import ElementTree as xml
 
+from moorage_chaos.report.replay import only
+
 KINDS = {"failed": "failure", "unknown": "error"}
 """Child element of a case that did not pass."""
 
@@ -60,7 +62,7 @@ def _cases(
         text = _printable(f"{measured}{f', {why}' if why else ''}")
         if promise["verdict"] in KINDS:
             found = xml.SubElement(case, KINDS[promise["verdict"]], type=promise["verdict"], message=text)
-            found.text = _printable(f"{text}\n{row.get('replay', '')}".rstrip())
+            found.text = _printable(f"{text}\n{only(run.get('replay', ''), row['row'])}".rstrip())
         else:
             xml.SubElement(case, "system-out").text = text
 

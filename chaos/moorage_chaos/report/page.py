@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from moorage_chaos.report.replay import only
 from moorage_chaos.verdict import merge
 
 CHARTED = ("seconds", "bands", "lanes", "calls", "copies", "clients")
@@ -71,13 +72,8 @@ def _row(row: dict[str, Any], replay: str) -> dict[str, Any]:
         "kept": sum(promise["verdict"] == "passed" for promise in promises),
         "figure": deciding(row),
         "anchor": "row-" + re.sub(r"[^A-Za-z0-9_-]", "-", row["row"]),
-        "replay": only(replay, row["row"]) if replay else "",
+        "replay": only(replay, row["row"]),
     }
-
-
-def only(replay: str, row: str) -> str:
-    """The command that plays this row alone; with the run's seed it plays as it did in the run."""
-    return re.sub(r" --only (?:'[^']*'|\S+)", "", replay) + f" --only {row}"
 
 
 def deciding(row: dict[str, Any]) -> dict[str, Any] | None:

@@ -46,3 +46,5 @@ def test_promises_of_one_name_are_two_cases_and_the_figure_is_in_the_message() -
     assert first.get("classname") == "chaos.local.a-row"
     assert first[0].get("message") == "1/2 calls (bar 2/2), timeout x1"
     assert (suites.get("tests"), suites.get("failures")) == ("2", "1")
+    run = run_of([row_result("a-row", 1.0, promises)]) | {"replay": "./run_all.py --seed 5"}
+    assert "./run_all.py --seed 5 --only a-row" in str(ElementTree.fromstring(junit(run))[0][0][0].text)

@@ -15,7 +15,8 @@ from playwright.async_api import Browser, async_playwright
 from moorage_chaos.history import History
 from moorage_chaos.report import PAGE, write
 from moorage_chaos.report.data import of_run
-from moorage_chaos.report.page import deciding, fraction, html, only
+from moorage_chaos.report.page import deciding, fraction, html
+from moorage_chaos.report.replay import only
 
 from ._story import Story, run_of, whole
 
@@ -82,6 +83,7 @@ def test_the_part_of_its_bar_that_a_figure_takes(promise: tuple[str, Any], expec
 
 
 def test_the_command_of_a_row_names_it_alone() -> None:
+    assert only("", "a") == ""
     assert only("./run_all.py --seed 5", "a") == "./run_all.py --seed 5 --only a"
     assert (
         only("./run_all.py --seed 5 --only a,b --mutant m", "b")
