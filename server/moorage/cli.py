@@ -50,7 +50,7 @@ examples:
 
 signals: after SIGTERM no task is taken; what runs has MOORAGE_DRAIN_MS (20 s) to end, is then cancelled and handed
 back, and another worker begins it anew. A killed worker's tasks are taken over MOORAGE_TASK_TAKEOVER_MS (4 s) later.
-METRICS_PORT serves /metrics; nothing else listens.
+METRICS_PORT serves /metrics and /health; nothing else listens.
 
 exit codes: 0 done, 1 failed while running, 2 wrong usage or configuration
 """

@@ -1,4 +1,4 @@
-"""HTTP listeners of a process: ports of ours, uvicorn as we run it, ``GET /metrics``."""
+"""HTTP listeners of a process: ports of ours, uvicorn as we run it, ``GET /metrics`` and ``/health`` beside it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ def listen(host: str, port: int, variable: str) -> socket.socket:
 
 
 def metrics_server(metrics: Metrics) -> Server:
-    """Serves ``GET /metrics``, on a listener of its own."""
+    """Serves ``GET /metrics``, and ``GET /health`` for processes that have no other listener, as long as the loop
+    turns."""
     return Server(uvicorn.Config(_metrics_app(metrics), ws="none", **COMMON))
 
 
@@ -67,10 +68,16 @@ def _metrics_app(metrics: Metrics) -> Any:
     async def app(scope: Any, receive: Any, send: Callable[[Any], Awaitable[None]]) -> None:
         if scope["type"] != "http":
             return
-        found = scope["path"].rstrip("/") == "/metrics" and scope["method"] in ("GET", "HEAD")
-        body, kind = metrics.render() if found else (b"Not found\n", "text/plain")
+        path = scope["path"].rstrip("/") if scope["method"] in ("GET", "HEAD") else ""
+        status = 200 if path in ("/metrics", "/health") else 404
+        if path == "/metrics":
+            body, kind = metrics.render()
+        elif path == "/health":
+            body, kind = b'{"status":"ok"}', "application/json"
+        else:
+            body, kind = b"Not found\n", "text/plain"
         headers = [(b"content-type", kind.encode())]
-        await send({"type": "http.response.start", "status": 200 if found else 404, "headers": headers})
+        await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
     return app

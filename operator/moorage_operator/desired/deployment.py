@@ -29,9 +29,9 @@ def progress_deadline(resource: Resource) -> int:
     return max(PROGRESS_DEADLINE_SECONDS, slowest + 60)
 
 
-def _probe(path: str, probe: Probe | StartupProbe) -> dict[str, Any]:
+def _probe(path: str, probe: Probe | StartupProbe, port: str = "http") -> dict[str, Any]:
     return {
-        "httpGet": {"path": path, "port": "http"},
+        "httpGet": {"path": path, "port": port},
         "periodSeconds": probe.period_seconds,
         "timeoutSeconds": getattr(probe, "timeout_seconds", 1),
         "failureThreshold": probe.failure_threshold,
@@ -93,6 +93,18 @@ def server(resource: Resource, render: Render, inputs: Inputs) -> dict[str, Any]
     return _deployment(resource, server_name(resource), "server", render.replicas, render.recreate, pod)
 
 
+def _worker_probes(resource: Resource) -> dict[str, Any]:
+    """A worker listens for nothing but the scraper, so without metrics nothing can be asked of it. It has no
+    readiness: nobody is led to it."""
+    if not resource.spec.metrics.enabled:
+        return {}
+    probes = resource.spec.probes
+    return {
+        "startupProbe": _probe("/health", probes.startup, "metrics"),
+        "livenessProbe": _probe("/health", probes.liveness, "metrics"),
+    }
+
+
 def worker(resource: Resource, backend: str, inputs: Inputs) -> dict[str, Any]:
     """The workers' Deployment: no Service and no PDB, for a lost task is taken over by another worker."""
     container = {
@@ -100,6 +112,7 @@ def worker(resource: Resource, backend: str, inputs: Inputs) -> dict[str, Any]:
         "command": ["moorage", "worker"],
         "ports": _ports(resource, http=False),
         "resources": resource.spec.worker.resources,
+        **_worker_probes(resource),
     }
     pod = template(resource, "worker", backend, inputs, container, grace_seconds(resource))
     replicas = resource.spec.worker.replicas

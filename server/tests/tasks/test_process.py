@@ -39,6 +39,8 @@ async def process(url: str, **env: str) -> AsyncIterator[asyncio.subprocess.Proc
                 try:
                     metrics = await http.get(f"http://127.0.0.1:{port}/metrics")
                     assert "event_log_appends_total" in metrics.text
+                    assert (await http.get(f"http://127.0.0.1:{port}/health")).json() == {"status": "ok"}
+                    assert (await http.get(f"http://127.0.0.1:{port}/other")).status_code == 404
                     break
                 except httpx.ConnectError:
                     assert started.returncode is None
