@@ -35,6 +35,8 @@ def add(history: History, lines: Iterable[str], sessions: frozenset[str]) -> Non
         value |= {"mark": mark_of(row["type"], row["data"]), "worker": row["worker"], "attempt": attempt}
         end = ends.get(at)
         phase: Phase = "ok" if end is not None and end["phase"] == "ok" else "fail"
-        result = {} if end is None else {k: end[k] for k in ("id", "seq", "error") if k in end}
+        result: dict[str, Any] = (
+            {} if end is None else {k: end[k] for k in ("id", "seq", "error") if k in end}
+        )
         t1 = None if end is None else int(end["t"])
         history.record("append", int(row["t"]), t1, value, result, process=row["worker"], phase=phase)

@@ -126,7 +126,13 @@ async def ask(clients: Clients, account: Account, session: str, place: Place, **
     for way, probe in WAYS.items():
         if (way == "page" and place.seq is not None) or (way == "sse" and place.id != place.id.strip()):
             continue
-        value = {"way": way, "session": session, "id": place.id, "seq": place.seq, "epoch": place.epoch}
+        value: dict[str, Any] = {
+            "way": way,
+            "session": session,
+            "id": place.id,
+            "seq": place.seq,
+            "epoch": place.epoch,
+        }
         operation = clients.history.begin("resume-from", **value, **tags)
         try:
             frames = await probe(clients, account, session, place)

@@ -39,14 +39,26 @@ class Rendering:
 
     def began(self) -> None:
         """From here on nothing can be missed."""
-        known = {"reader": self.name, "session": self.session, "kind": self.kind, "at": self.at}
+        known: dict[str, Any] = {
+            "reader": self.name,
+            "session": self.session,
+            "kind": self.kind,
+            "at": self.at,
+        }
         self.history.note("reader", process=self.name, **known)
 
     def rendered(
         self, id: str | None, seq: int | None, type: str, data: Any, key: str | None, source: str
     ) -> None:
         """``source``: ``live``, ``replay`` or ``turn``."""
-        value = {"id": id, "seq": seq, "type": type, "key": key, "from": source, "mark": mark_of(type, data)}
+        value: dict[str, Any] = {
+            "id": id,
+            "seq": seq,
+            "type": type,
+            "key": key,
+            "from": source,
+            "mark": mark_of(type, data),
+        }
         self.history.note("event", process=self.name, reader=self.name, **value)
         self.types.append(type)
         if type == "question":
@@ -55,7 +67,7 @@ class Rendering:
 
     def gap(self, reason: str, missed: int | None, oldest: str | None, turn: str | None) -> None:
         """``turn``: status of the one it was rebuilt from."""
-        value = {"reason": reason, "missed": missed, "oldest": oldest, "turn": turn}
+        value: dict[str, Any] = {"reason": reason, "missed": missed, "oldest": oldest, "turn": turn}
         self.history.note("gap", process=self.name, reader=self.name, **value)
 
     def failed(self, error: object) -> None:

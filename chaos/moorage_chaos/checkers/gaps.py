@@ -41,8 +41,8 @@ def _is_wrong(pair: Pair) -> bool:
     if pair.phase != "ok":
         return True
     if pair.value["expect"] == "none":
-        return pair.result["end"] != "replay_done" or pair.result["events"] != pair.value["count"]
-    return pair.result["reason"] != pair.value["expect"] or pair.result["events"] != 0
+        return bool(pair.result["end"] != "replay_done" or pair.result["events"] != pair.value["count"])
+    return bool(pair.result["reason"] != pair.value["expect"] or pair.result["events"] != 0)
 
 
 def told_of(reason: str, at_least: int) -> Checker:

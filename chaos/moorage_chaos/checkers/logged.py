@@ -12,7 +12,6 @@ from moorage_chaos.checkers.bite import bit
 from moorage_chaos.history import Event, History, Pair
 from moorage_chaos.verdict import Promise
 
-
 ON_THE_WAY_NS = 500_000_000
 """What was reported this shortly before a reader left on purpose may still have been on its way: far longer than the
 way takes."""

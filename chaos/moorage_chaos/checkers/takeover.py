@@ -54,7 +54,7 @@ def broken_steps(history: History) -> list[Broken]:
 
 
 def _open(pairs: list[Pair], key: str) -> bool:
-    return sum(pair.value["key"] == key for pair in pairs) % 2 == 1
+    return len([pair for pair in pairs if pair.value["key"] == key]) % 2 == 1
 
 
 def interrupted_steps(at_least: int) -> Checker:

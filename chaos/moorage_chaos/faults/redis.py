@@ -64,12 +64,12 @@ class KillClients(Fault):
         client = redis.asyncio.Redis.from_url(driver.redis.url, socket_timeout=5)
         try:
             t = time.monotonic_ns()
-            killed = await client.execute_command("CLIENT", "KILL", "TYPE", self._of, "SKIPME", "yes")
+            killed: int = await client.client_kill_filter(_type=self._of, skipme=True)
         except redis.exceptions.RedisError as error:
             raise DriverError(f"CLIENT KILL: {error}") from error
         finally:
             await client.aclose()
-        return Evidence(t, self.kind, self.target, {"killed": int(killed)})
+        return Evidence(t, self.kind, self.target, {"killed": killed})
 
     async def undo(self, driver: Driver) -> None:
         return

@@ -89,7 +89,7 @@ class Logs:
         async def look(account: Account, task: str) -> None:
             code, body = await self.status(account, task)
             known = body if code == 200 and isinstance(body, dict) else {"status": f"HTTP {code}"}
-            keep = {k: known.get(k) for k in ("status", "result", "attempts", "error")}
+            keep: dict[str, Any] = {k: known.get(k) for k in ("status", "result", "attempts", "error")}
             self.ctx.history.note("task", task=task, **keep)
 
         await asyncio.gather(*(look(*task) for task in self.tasks))

@@ -128,7 +128,7 @@ class TrimmedGap(Scenario):
 
         client = redis.asyncio.Redis.from_url(ctx.driver.redis.url, socket_timeout=5, decode_responses=True)
         try:
-            entries = await client.xrange(f"moorage:events:{{{session}}}", count=1)
+            entries: Any = await client.xrange(f"moorage:events:{{{session}}}", count=1)
         finally:
             await client.aclose()
         if not entries:
