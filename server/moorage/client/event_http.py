@@ -91,7 +91,8 @@ class SessionApi:
 
     def _session(self) -> aiohttp.ClientSession:
         if self._http is None:
-            self._http = aiohttp.ClientSession()
+            # A kept connection that breaks under a request leaves open whether a task was started.
+            self._http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
         return self._http
 
     async def _headers(self) -> dict[str, str]:

@@ -46,6 +46,7 @@ class LogServer:
         self.replay_gate: asyncio.Event | None = None  # waited for between ws_ready and the replay
         self.turn_gate: asyncio.Event | None = None
         self.turn_fails = 0
+        self.turn_length = 1000  # events of one answer
         self.skip_replay = False
         self.before_done: Callable[[web.WebSocketResponse], Any] | None = None
 
@@ -187,6 +188,7 @@ class LogServer:
         if not self.turn_begins:
             return web.json_response({"error": "Turn not found", "statusCode": 404}, status=404)
         events = [frame for frame in self.kept if frame["seq"] >= self.turn_begins]
+        events = events[: self.turn_length]
         last = events[-1] if events else {"id": "0-0", "seq": 0}
         turn = {"taskId": "t1", "status": "running", "input": {}, "events": events, "epoch": self.epoch}
         turn |= {"lastEventId": last["id"], "lastSeq": last["seq"]}

@@ -347,6 +347,53 @@ async def test_another_epoch_is_rebuilt(server: LogServer, make: Make) -> None:
     assert stream.checkpoint == Checkpoint(server.ids[-1], 2, "e2")
 
 
+@pytest.mark.parametrize("fetching", [False, True])
+async def test_a_server_that_begins_anew_in_mid_connection(
+    server: LogServer, make: Make, fetching: bool
+) -> None:
+    server.append("session_created")
+    stream = make()
+    if fetching:  # the turn of the old log is still being fetched then
+        server.turn_gate = asyncio.Event()
+        await stream.start()
+        await until(lambda: stream.state == "replaying")
+    else:
+        await stream.start()
+        assert isinstance((await take(stream, 1))[0], Rebuilt)
+    server.mute = True
+    server.wipe("e2")
+    server.append("session_created")
+    server.append()
+    place = {"lastEventId": server.ids[-1], "lastSeq": 2, "epoch": "e2"}
+    server.push({"type": "ws_ready", "sessionId": SESSION, **place})
+    server.push({"type": "replay_gap", "reason": "epoch", "oldest": server.ids[0]})
+    if server.turn_gate is not None:
+        server.turn_gate.set()
+    rebuilt = (await take(stream, 1))[0]
+    assert isinstance(rebuilt, Rebuilt)
+    assert rebuilt.gap is not None and rebuilt.gap.reason == "epoch"
+    assert seqs(list(rebuilt.new)) == [1, 2]
+    server.mute = False
+    server.append()
+    assert seqs(await take(stream, 1)) == [3]
+    assert (stream.statistics.connections, len(server.connections)) == (1, 1)
+
+
+async def test_a_turn_longer_than_one_answer_is_read_on(server: LogServer, make: Make) -> None:
+    server.append("session_created")
+    server.append()
+    server.turn_length = 2
+    server.append()
+    server.append()
+    stream = make()
+    await stream.start()
+    rebuilt = (await take(stream, 1))[0]
+    assert isinstance(rebuilt, Rebuilt)
+    assert seqs(list(rebuilt.new)) == [1, 2]
+    assert seqs(await take(stream, 2)) == [3, 4]
+    assert stream.statistics.missed == 0
+
+
 async def test_a_turn_that_cannot_be_had_is_a_lost_connection(server: LogServer, make: Make) -> None:
     server.append("session_created")
     server.turn_fails = 2

@@ -185,6 +185,29 @@ async def test_what_expired_while_away_is_a_gap(site: Site) -> None:
             assert (item.type, item.seq) == ("note", last + 4)
 
 
+async def test_a_log_that_is_wiped_while_live_is_said_and_goes_on(site: Site) -> None:
+    account, token = await Account.make(site)
+    session_id = await account.session()
+    url = f"http://127.0.0.1:{site.processes['b'].port}"
+    async with EventStream(url, token, session_id) as stream, asyncio.timeout(BOUND_S):
+        await turn(stream, 1)
+        before = stream.checkpoint
+        with redis.Redis.from_url(site.redis.url) as direct:
+            name = f"moorage:events:{{{session_id}}}"
+            assert direct.delete(name, f"{name}:meta") == 2
+        for number in range(3):
+            await account.request("POST", f"/{session_id}/events", json={"type": "note", "data": number})
+        items = [await anext(stream)]
+        assert isinstance(items[0], Rebuilt)
+        assert items[0].gap is not None and items[0].gap.reason == "epoch"
+        while stream.checkpoint is None or stream.checkpoint.seq != 3:
+            items.append(await anext(stream))
+    assert before is not None and stream.checkpoint.epoch != before.epoch
+    shown = [event.seq for item in items for event in (item.new if isinstance(item, Rebuilt) else [item])]
+    # what the turn does not bring is what was appended outside of any turn, before it was fetched
+    assert shown == sorted(shown) and set(shown) <= {1, 2, 3}
+
+
 async def test_a_deleted_session_ends_the_stream(site: Site) -> None:
     account, token = await Account.make(site)
     session_id = await account.session()

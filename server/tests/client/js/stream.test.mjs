@@ -196,6 +196,46 @@ test("a gap is rebuilt from the turn, what comes meanwhile follows it", async ()
   assert.equal(requests[0].headers.Authorization, "Bearer tok");
 });
 
+const turnOf = (epoch, ...seqs) => [200, {
+  taskId: "t", status: "running", epoch, lastEventId: idOf(seqs.at(-1)), lastSeq: seqs.at(-1),
+  events: seqs.map((seq) => ({ type: "event", id: idOf(seq), seq, event: { type: "step", data: null, at: 1 } })),
+}];
+
+test("a server that begins anew in mid-connection", async () => {
+  const { stream, told } = reading();
+  FakeSocket.last.open(1);
+  FakeSocket.last.event(2);
+  const anew = (epoch, seq) => {
+    FakeSocket.last.frame({ type: "ws_ready", sessionId: "s", lastEventId: idOf(seq), lastSeq: seq, epoch });
+    FakeSocket.last.frame({ type: "replay_gap", reason: "epoch", oldest: null });
+  };
+  answers["GET /v1/sessions/s%201/turn"] = turnOf("e2", 1);
+  anew("e2", 1);
+  answers["GET /v1/sessions/s%201/turn"] = turnOf("e3", 1, 2);
+  anew("e3", 2); // before the turn of the second log is there: it counts no more
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(told.rebuilt.map(({ fresh, missed }) => [fresh.length, missed]), [[2, null]]);
+  FakeSocket.last.event(3);
+  assert.deepEqual(told.seqs, [2, 3]);
+  assert.equal(stream.statistics.connections, 1);
+  assert.equal(stream.checkpoint.epoch, "e3");
+});
+
+test("a turn longer than one answer is read on", async () => {
+  answers["GET /v1/sessions/s%201/turn"] = turnOf("e", 1, 2);
+  const { stream, told } = reading({ begin: "turn" });
+  FakeSocket.last.open(4);
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(told.rebuilt.length, 1);
+  mock.timers.tick(800);
+  assert.equal(query(FakeSocket.last).last_event_id, idOf(2));
+  FakeSocket.last.open(4);
+  for (const seq of [3, 4]) FakeSocket.last.event(seq);
+  FakeSocket.last.done(4);
+  assert.deepEqual(told.seqs, [3, 4]);
+  assert.equal(stream.statistics.missed, 0);
+});
+
 test("a turn that cannot be had is a lost connection", async () => {
   answers["GET /v1/sessions/s%201/turn"] = [503, { error: "Backplane unavailable" }];
   const { stream } = reading({ begin: "turn" });
