@@ -40,7 +40,8 @@ HOLES_MAX = 100_000
 
 REFUSED_BY_WRITES = ("OOM", "MISCONF", "NOREPLICAS", "WRONGTYPE", "NOPERM")
 """Errors of a repeated append by which it is given up as not appended. The first three come from the script's first
-write, to which it gets only if the event is not in the log; the others do not go away. Any other, as BUSY, says nothing."""
+write, to which it gets only if the event is not in the log; the others do not go away. All else, as BUSY, says
+nothing of it."""
 
 RETRY_S = 0.02
 """[s] Between two attempts of a lane."""

@@ -151,6 +151,16 @@ async def test_a_hole_is_told_before_anything_newer() -> None:
     assert writer.breaker.state is BreakerState.CLOSED
 
 
+async def test_what_follows_a_hole_that_cannot_be_told_is_part_of_it() -> None:
+    link = Link(["ok", "ok", "ok", "refused", "refused"])
+    writer = Writer(link, *_nothing())
+    await writer.write("s", make_event("t", 1, None, 5, 100))
+    await asyncio.gather(*(writer.write("s", make_event("t", n, None, 6, 100)) for n in (2, 3)))
+    assert link.log == []
+    await writer.write("s", make_event("t", 4, None, 7, 100))
+    assert [orjson.loads(event.data) for event in link.log] == [{"count": 3, "from": 5, "to": 6}, 4]
+
+
 async def test_what_comes_late_on_a_connection_that_was_given_up_is_not_appended_again(
     valkey: Valkey,
 ) -> None:
