@@ -14,9 +14,12 @@ BOUND_S = 10.0
 class Raw:
     """``async with Raw(url, token=…) as client``; :meth:`cut` and :meth:`connect` again to come back."""
 
-    def __init__(self, url: str, *, python: bool = False, namespace: str = "/", **auth: Any) -> None:
+    def __init__(
+        self, url: str, *, python: bool = False, namespace: str = "/", path: str = "/v1/updates/", **auth: Any
+    ) -> None:
         query = "transport=websocket&EIO=4" if python else "EIO=4&transport=websocket"
-        self.url = url.replace("http", "ws", 1) + f"/v1/updates/?{query}"
+        self.end = f"{path}?{query}"
+        self.url = url.replace("http", "ws", 1) + self.end
         self.auth = auth
         self.namespace = namespace
         self.pid: str | None = None
@@ -42,7 +45,7 @@ class Raw:
     async def connect(self, url: str | None = None, **auth: Any) -> Raw:
         """Also to another replica; ``auth`` is added to what CONNECT carries."""
         if url is not None:
-            self.url = url.replace("http", "ws", 1) + self.url[self.url.index("/v1/") :]
+            self.url = url.replace("http", "ws", 1) + self.end
         self._http = aiohttp.ClientSession()
         self.ws = await self._http.ws_connect(self.url, max_msg_size=0)
         await self.ws.receive()  # the Engine.IO handshake

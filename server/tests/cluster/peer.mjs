@@ -1,19 +1,26 @@
 // A Node server of the same cluster, driven by JSON lines: {"id", "do", ...} in, {"id", "result"} out.
-// Environment: REDIS_URL, PACKAGES (a folder with node_modules).
+// Environment: REDIS_URL, PACKAGES (a folder with node_modules), ADAPTER (package of the adapter), ADAPTER_OPTIONS
+// (JSON), RECOVERY (set: connection state recovery).
 
 import { createRequire } from "node:module";
 import { createServer } from "node:http";
 import { createInterface } from "node:readline";
 
 const require = createRequire(`${process.env.PACKAGES}/`);
-const { createAdapter } = require("@socket.io/redis-streams-adapter");
+const { createAdapter } = require(process.env.ADAPTER ?? "@socket.io/redis-streams-adapter");
 const { createClient } = require("redis");
 const { Server } = require("socket.io");
 
-const redis = createClient({ url: process.env.REDIS_URL });
-await redis.connect();
+// The adapter 0.2.3 does not work with redis 5.
+const old = process.env.ADAPTER === "redis-streams-adapter-02";
+const redis = old ? new (require("ioredis"))(process.env.REDIS_URL) : createClient({ url: process.env.REDIS_URL });
+if (!old) await redis.connect();
 const http = createServer();
-const io = new Server(http, { adapter: createAdapter(redis), transports: ["websocket"] });
+const io = new Server(http, {
+  adapter: createAdapter(redis, JSON.parse(process.env.ADAPTER_OPTIONS ?? "{}")),
+  transports: ["websocket"],
+  ...(process.env.RECOVERY ? { connectionStateRecovery: {} } : {}),
+});
 io.on("connection", (socket) => {
   socket.data.from = "node";
   socket.join("all");

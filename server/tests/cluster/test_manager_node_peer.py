@@ -33,16 +33,16 @@ pytestmark = [
 class Peer:
     """The Node server and one client of it, which is in the room `all`."""
 
-    async def start(self, url: str) -> Peer:
+    async def start(self, url: str, **environment: str) -> Peer:
         self.numbers = itertools.count()
         self.process = await asyncio.create_subprocess_exec(
             "node",
             str(Path(__file__).with_name("peer.mjs")),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "REDIS_URL": url, "PACKAGES": str(PACKAGES)},
+            env={**os.environ, "REDIS_URL": url, "PACKAGES": str(PACKAGES), **environment},
         )
-        port = (await self.line())["port"]
+        port = self.port = (await self.line())["port"]
         self.got: list[Any] = []
         self.client = socketio.AsyncClient(reconnection=False)
 
