@@ -13,7 +13,7 @@ from moorage.events.frames import RESERVED_TYPES, make_event
 from moorage.events.log import Appended, EventLog
 from moorage.storage.state import plain
 from moorage.tasks import told
-from moorage.tasks.attempts import Attempt, Attempts
+from moorage.tasks.attempts import Attempt, Attempts, Superseded
 from moorage.tasks.questions import Numbers, Questions, QuestionTimeout
 
 ASK_TIMEOUT_S = 120.0
@@ -52,6 +52,7 @@ class Task:
         self._event_max_bytes = event_max_bytes
         self._numbers = Numbers(record.id)
         self._stopping = stopping
+        self._over = False
 
     @property
     def stopping(self) -> bool:
@@ -70,7 +71,7 @@ class Task:
 
         Raises :class:`~moorage.errors.InvalidEvent` (a reserved type, no JSON),
         :class:`~moorage.errors.EventTooLarge`, and :class:`~moorage.tasks.attempts.Superseded` when another worker
-        has the task meanwhile.
+        has the task meanwhile or the handler has ended.
         """
         if type in RESERVED_TYPES:
             raise InvalidEvent(f"events of type {type} are told by Moorage itself")
@@ -81,7 +82,13 @@ class Task:
     ) -> Appended:
         """Every event of a task goes through here, its ``session_created``, ``question`` and ``task_result`` too."""
         await self._attempts.confirm(self._hold)
+        if self._over and type != "task_result":
+            raise Superseded(f"task {self.task_id}: its handler has ended")
         return await self._log.append(self.session_id, type, data, key=key, transient=transient)
+
+    def _end(self) -> None:
+        """The handler has ended: what it left running is not heard, for ``task_result`` is the last event."""
+        self._over = True
 
     async def ask(self, question: Any, timeout: float = ASK_TIMEOUT_S) -> Any:
         """Ask whoever uses the session, and return the answer; it may come by any replica.

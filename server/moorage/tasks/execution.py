@@ -99,6 +99,7 @@ class Execution:
             else:
                 await self._open(task, attempt)
                 outcome = await self._handle(task, attempt)
+                task._end()
                 known = False
             await self._conclude(task, attempt, outcome, known)
             self.on_ended(outcome.status)

@@ -358,3 +358,27 @@ async def test_what_ends_after_its_session_was_deleted_does_not_come_back(world:
     assert await queue.status(ACCOUNT, task_id) is None
     assert await queue.turn(ACCOUNT, SESSION) is None
     assert [kind for kind, _ in await events(log, "session_created")] == ["session_created"]
+
+
+async def test_what_a_handler_left_running_is_not_heard_after_the_result(world: World) -> None:
+    left: list[asyncio.Task[None]] = []
+    refused = asyncio.Event()
+
+    async def talk(task: Task) -> None:
+        try:
+            while True:
+                await task.report("step", "still talking")
+                await asyncio.sleep(0)
+        except Superseded:
+            refused.set()
+
+    async def work(task: Task, input: Any) -> None:
+        left.append(asyncio.create_task(talk(task)))
+        await task.report("step", "mine")
+
+    queue, log = await world.queue(), await world.log()
+    await world.worker(work)
+    await queue.start_task(ACCOUNT, SESSION, None)
+    async with asyncio.timeout(WAIT_S):
+        await refused.wait()
+    assert [kind for kind, _ in await events(log)][-1] == "task_result"
