@@ -32,7 +32,7 @@ class Bystander(Scenario):
     )
     safe = False
     needs: ClassVar[frozenset[Can]] = frozenset({"kill"})
-    mutants: ClassVar[tuple[str, ...]] = ("end-falsely", "stall-on-death")
+    mutants: ClassVar[tuple[str, ...]] = ("end-falsely", "stall-on-death", "ignore-fault")
 
     async def run(self, ctx: Context) -> None:
         here, there, victim = replicas(ctx.driver, 3)[:3]

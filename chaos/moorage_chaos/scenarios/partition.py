@@ -148,7 +148,6 @@ class Partition(Scenario):
         "no-hang-evidence",
         "local-waits-for-redis",
         "silent-return",
-        "ignore-fault",
     )
 
     async def run(self, ctx: Context) -> None:

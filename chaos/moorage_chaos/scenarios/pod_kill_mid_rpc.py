@@ -29,7 +29,7 @@ class PodKillMidRpc(Scenario):
     safe = False
     needs: ClassVar[frozenset[Can]] = frozenset({"kill"})
     bound_s = 150.0
-    mutants: ClassVar[tuple[str, ...]] = ("no-fast-fail", "delivered-lie", "hang-call", "ignore-fault")
+    mutants: ClassVar[tuple[str, ...]] = ("no-fast-fail", "delivered-lie", "hang-call")
 
     async def run(self, ctx: Context) -> None:
         clients = ctx.clients
