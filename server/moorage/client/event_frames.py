@@ -92,13 +92,14 @@ class Ping:
 class Turn:
     """The latest turn of a session, running or ended.
 
-    ``status``: ``queued``, ``running``, ``done`` or ``failed``. ``question``: the one that is open, else None.
+    ``status``: ``queued``, ``running``, ``done`` (with ``result``) or ``failed`` (with ``error``). ``question``: the one that is open, else None.
     ``truncated``: the beginning of the turn is no longer kept. ``last``: the place of the last of ``events``."""
 
     task_id: str
     status: str
     input: Any
     result: Any
+    error: str | None
     question: Any
     events: tuple[Event, ...]
     last: Checkpoint | None
@@ -149,6 +150,7 @@ def turn_of(raw: object) -> Turn | None:
         status=str(raw.get("status")),
         input=raw.get("input"),
         result=raw.get("result"),
+        error=_text(raw.get("error")),
         question=raw.get("question"),
         events=events,
         last=_place(raw) if events else None,

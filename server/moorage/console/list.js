@@ -79,6 +79,13 @@ export class EventList {
       this.add({ ...event, replayed: unseen });
     }
     this.seenUpTo = null;
+    const ended = turn?.status === "done" || turn?.status === "failed";
+    if (turn && ended && !turn.events.some(({ type }) => type === "task_result")) {
+      // The truth about a task does not hang on its events.
+      const { status, result, error } = turn;
+      const told = error === undefined ? { status, result } : { status, error };
+      this.element.append(this.#row("", "task_result", textOf(told)));
+    }
   }
 
   /** Text that arrives in pieces is one row. @param {LogEvent} event */

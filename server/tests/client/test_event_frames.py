@@ -129,6 +129,9 @@ def test_a_turn() -> None:
     assert (turn.task_id, turn.status, turn.input, turn.result, turn.truncated) == ("t", "done", 1, 2, True)
     assert [event.seq for event in turn.events] == [4]
     assert turn.last == Checkpoint("3-1", 4, "e")
+    failed = turn_of(raw | {"status": "failed", "error": "no berth"})
+    assert failed is not None
+    assert (failed.status, failed.error, turn.error) == ("failed", "no berth", None)
     empty = turn_of(raw | {"events": [], "lastEventId": "0-0", "lastSeq": 0, "epoch": "e"})
     assert empty is not None
     assert empty.last is None

@@ -6,8 +6,8 @@
  * @typedef {{id: string|null, seq: number|null, type: string, data: any, key: string|null, at: number|null,
  *   replayed: boolean}} LogEvent `id` and `seq` are null for an event that is not in the log.
  * @typedef {{reason: string, oldest: string|null, missed?: number}} Gap What `replay_gap` says.
- * @typedef {{taskId: string, status: string, input: any, result?: any, question?: any, events: LogEvent[],
- *   truncated?: boolean}} Turn The latest turn, running or ended.
+ * @typedef {{taskId: string, status: string, input: any, result?: any, error?: string, question?: any,
+ *   events: LogEvent[], truncated?: boolean}} Turn The latest turn, running or ended.
  * @typedef {{turn: Turn|null, gap: Gap|null, fresh: LogEvent[], missed: number|null}} Rebuilt Throw away what is
  *   shown and show `turn`; `fresh`: those of its events that were not told before; `missed`: how many are lost.
  * @typedef {"connecting"|"replaying"|"live"|"waiting"|"failed"|"closed"} StreamState
