@@ -92,8 +92,9 @@ class Ping:
 class Turn:
     """The latest turn of a session, running or ended.
 
-    ``status``: ``queued``, ``running``, ``done`` (with ``result``) or ``failed`` (with ``error``). ``question``: the one that is open, else None.
-    ``truncated``: the beginning of the turn is no longer kept. ``last``: the place of the last of ``events``."""
+    ``status``: ``queued``, ``running``, ``done`` (with ``result``) or ``failed`` (with ``error``). ``question``:
+    the one that is open, else None. ``truncated``: the beginning of the turn is no longer kept. ``last``: the place
+    of the last of ``events``."""
 
     task_id: str
     status: str

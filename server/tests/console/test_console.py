@@ -157,7 +157,9 @@ async def test_a_gap_is_said(page: Page, site: Site) -> None:
         "expired: 3 events are lost", timeout=BOUND_MS
     )
     await expect(page.locator("[data-count=missed]")).to_have_text("3")
-    await expect(page.locator("#events li[data-type=task_result]")).to_contain_text("status: done · result: {")
+    await expect(page.locator("#events li[data-type=task_result]")).to_contain_text(
+        "status: done · result: {"
+    )
 
 
 async def test_the_same_key_is_the_same_account(page: Page) -> None:
