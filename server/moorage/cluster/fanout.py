@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from engineio.packet import MESSAGE
@@ -37,7 +37,7 @@ class FanOut(LocalManager):
             recovery.journal.changed(namespace, sid)
 
     # -- bytes out -------------------------------------------------------------------------------------
-    def push(self, eio_sids: Iterable[str], packet: Encoded, *, volatile: bool = False) -> int:
+    def push(self, eio_sids: Collection[str], packet: Encoded, *, volatile: bool = False) -> int:
         """See :meth:`LocalManager.push`; also to the sockets of a plain ``socketio.AsyncServer``."""
         if self._sockets_push is None:
             first = next(iter(self.server.eio.sockets.values()), None)

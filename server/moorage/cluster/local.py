@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from socketio import AsyncManager
@@ -116,18 +116,24 @@ class LocalManager(AsyncManager):  # type: ignore[misc]
         self.deliveries += count
         return count
 
-    def push(self, eio_sids: Iterable[str], packet: Encoded, *, volatile: bool = False) -> int:
+    def push(self, eio_sids: Collection[str], packet: Encoded, *, volatile: bool = False) -> int:
         """Write an encoded packet to these sockets and return how many there were.
 
-        Runs no callback: a socket that is cut because of it goes in a later turn of the loop.
+        To one socket at once; to several at the end of the loop's turn, so that broadcasts that come together leave
+        in one write per socket. Runs no callback: a socket that is cut because of it goes in a later turn.
         """
         sockets = self.server.eio.sockets
+        several = len(eio_sids) > 1
         count = 0
         for eio_sid in eio_sids:
             socket = sockets.get(eio_sid)
-            if socket is not None and not (volatile and socket.behind):
+            if socket is None or (volatile and socket.behind):
+                continue
+            if several:
+                socket.post(packet)
+            else:
                 socket.push(packet)
-                count += 1
+            count += 1
         return count
 
     def emit_now(

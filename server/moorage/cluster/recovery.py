@@ -19,7 +19,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any, Protocol
 
 from moorage.cluster import wire
@@ -78,7 +78,7 @@ class Sockets(Protocol):
     def rooms_of(self, sid: str, namespace: str = "/") -> frozenset[str]: ...
     def basic_pre_connect(self, eio_sid: str, namespace: str, sid: str | None = None) -> str | None: ...
     def eio_sid_from_sid(self, sid: str, namespace: str) -> str | None: ...
-    def push(self, eio_sids: Iterable[str], packet: Encoded, *, volatile: bool = False) -> int: ...
+    def push(self, eio_sids: Collection[str], packet: Encoded, *, volatile: bool = False) -> int: ...
     def is_behind(self, eio_sid: str) -> bool | None: ...
     def cut(self, eio_sid: str) -> None: ...
     def event_packet(self, namespace: str, body: wire.Broadcast, offset: bytes | None) -> Encoded | None: ...
@@ -299,9 +299,11 @@ class Recovery:
                     packet = self._sockets.event_packet(namespace, body, entry_id)
                     if packet is not None:
                         self._sockets.push((held.eio_sid,), packet)
-                if held.full or not await self._has_read(held.eio_sid):
-                    self._sockets.cut(held.eio_sid)
-                    return
+                    if self._sockets.is_behind(held.eio_sid) is not False:
+                        held.full = held.full or not await self._has_read(held.eio_sid)
+                    if held.full:
+                        self._sockets.cut(held.eio_sid)
+                        return
         floor = self._floor(held, until)
         end = asyncio.get_running_loop().time() + DRAIN_BOUND_S
         while parse_id(self._log.position(namespace)) < floor and not held.full:
@@ -325,7 +327,6 @@ class Recovery:
     async def _has_read(self, eio_sid: str) -> bool:
         """False: it is gone, or does not read within the bound."""
         end = asyncio.get_running_loop().time() + DRAIN_BOUND_S
-        await asyncio.sleep(0)
         while (behind := self._sockets.is_behind(eio_sid)) is True:
             if asyncio.get_running_loop().time() > end:
                 return False

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import engineio
 import orjson
@@ -15,6 +16,9 @@ from moorage.sockets.heartbeats import Heartbeats
 from moorage.sockets.limited import LimitedLog
 from moorage.sockets.polling import PollingSocket
 from moorage.sockets.transport import SERVER_DISCONNECT, Sink, Socket
+
+if TYPE_CHECKING:
+    from moorage.sockets.websocket import DirectSocket
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +42,7 @@ class Engine(engineio.AsyncServer):  # type: ignore[misc]
         super().__init__(async_mode="asgi", monitor_clients=False, **options)
         self.max_buffer_bytes = max_buffer_bytes
         self.heartbeats = Heartbeats(min(self.ping_interval, self.ping_timeout))
+        self._unflushed: list[DirectSocket] = []
         self.ended: dict[str, Socket] = {}  # gone, but a disconnect handler may still ask for the session
         self._async: dict[str, Any] = {**self._async, "translate_request": _translate}
 
@@ -51,6 +56,17 @@ class Engine(engineio.AsyncServer):  # type: ignore[misc]
             "maxPayload": self.max_http_buffer_size,
         }
         return EngineIOPacket(OPEN, orjson.dumps(handshake).decode())
+
+    def flush_later(self, socket: DirectSocket) -> None:
+        """Call its ``flush`` at the end of this turn of the loop."""
+        if not self._unflushed:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unflushed.append(socket)
+
+    def _flush(self) -> None:
+        unflushed, self._unflushed = self._unflushed, []
+        for socket in unflushed:
+            socket.flush()
 
     def close_all(self, reason: str) -> None:
         """Close every transport."""

@@ -86,6 +86,10 @@ class Socket(AsyncSocket):  # type: ignore[misc]
         """Send one Socket.IO packet, nothing in between. Never waits, runs no callback."""
         raise NotImplementedError
 
+    def post(self, packet: Encoded) -> None:
+        """As :meth:`push`, but it need not leave before the end of the loop's turn; the order is kept."""
+        self.push(packet)
+
     def send_now(self, packet: EngineIOPacket) -> None:
         """Send one Engine.IO packet."""
         raise NotImplementedError

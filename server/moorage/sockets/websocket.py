@@ -24,6 +24,9 @@ from moorage.sockets.transport import (
 CLOSE_WAIT_S = 2.0
 """[s] The client's answer to our close frame; then the connection is cut."""
 
+POSTED_MAX_BYTES = 65_536
+"""What is posted to one client is joined up to this size; beyond it, joining costs more than another write."""
+
 UPGRADE_TIMEOUT_S = 10.0
 """[s] From the WebSocket of an upgrade to its last step; upgradeTimeout of Node's engine.io."""
 
@@ -221,11 +224,13 @@ class UpgradingConnection(Connection):
 
 
 class DirectSocket(Socket):
-    """A client on WebSocket: what is pushed is written to the transport in the same call."""
+    """A client on WebSocket: what is pushed is written to the transport in the same call, what is posted at the end
+    of the loop's turn, in one write with all else that is for this client."""
 
     def __init__(self, engine: Engine, peer: Peer, connection: Connection) -> None:
         self._connection = connection
         self._write: Callable[[bytes], None] = connection.raw.write
+        self._posted: bytes | None = None
         connection.owner = self
         super().__init__(engine, peer)
         self.upgraded = True
@@ -242,18 +247,44 @@ class DirectSocket(Socket):
 
     @property
     def unsent(self) -> int:  # type: ignore[override]
-        return self._connection.raw.get_write_buffer_size()
+        return self._connection.raw.get_write_buffer_size() + len(self._posted or b"")
 
     def push(self, packet: Encoded) -> None:
-        self._write(packet.wire)
+        if self._posted is None:
+            self._write(packet.wire)
+        else:
+            self._append(packet.wire)
+
+    def post(self, packet: Encoded) -> None:
+        if self._posted is None:
+            self._posted = packet.wire
+            self.engine.flush_later(self)
+        else:
+            self._append(packet.wire)
+
+    def _append(self, data: bytes) -> None:
+        assert self._posted is not None
+        self._posted += data
+        if len(self._posted) > POSTED_MAX_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was posted."""
+        posted, self._posted = self._posted, None
+        if posted is not None:
+            self._write(posted)
 
     def send_now(self, packet: EngineIOPacket) -> None:
         data = packet.data
         if packet.packet_type == MESSAGE and isinstance(data, bytes):
-            self._write(frame(BINARY, data))
+            wire = frame(BINARY, data)
         else:
             # Not packet.encode(): polling may have left base64 in its cache.
-            self._write(frame(TEXT, b"%d%b" % (packet.packet_type, str(data or "").encode())))
+            wire = frame(TEXT, b"%d%b" % (packet.packet_type, str(data or "").encode()))
+        if self._posted is None:
+            self._write(wire)
+        else:
+            self._append(wire)
 
     # -- Owner ---------------------------------------------------------------------------------------------
     def bad_frame(self, why: str) -> None:
@@ -273,6 +304,8 @@ class DirectSocket(Socket):
 
     def _end_transport(self, abort: bool, reason: str) -> None:
         self.closed = True
+        if not abort:
+            self.flush()
         self._write = _nowhere
         self.engine.sockets.pop(self.sid, None)
         if abort:

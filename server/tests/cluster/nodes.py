@@ -24,6 +24,9 @@ class FakeSocket:
         self.got: list[list[Any]] = []
         self.asked: list[int] = []
 
+    def post(self, packet: Encoded) -> None:
+        self.push(packet)
+
     def push(self, packet: Encoded) -> None:
         found = re.match(r"[25](?:\d+-)?(?:/[^,]*,)?(\d*)(\[.*)", packet.text.decode())
         assert found is not None

@@ -19,6 +19,9 @@ class FakeSocket:
         self.got: list[Any] = []
         self.behind = False
 
+    def post(self, packet: Encoded) -> None:
+        self.push(packet)
+
     def push(self, packet: Encoded) -> None:
         self.got.append(
             packet.text if packet.attachments else json.loads(packet.text[packet.text.index(b"[") :])

@@ -13,7 +13,10 @@ import socketio
 import websockets
 from fastapi import FastAPI, WebSocket
 
-from .running import WAIT_S, Running, receive, running, until
+from moorage.cluster.local import LocalManager
+from moorage.sockets.websocket import DirectSocket
+
+from .running import WAIT_S, Running, receive, receive_event, running, until
 
 TRANSPORTS = [("websocket",), ("polling",), ("polling", "websocket")]
 
@@ -214,3 +217,52 @@ async def test_shutdown_of_uvicorn_ends_polls_that_wait() -> None:
             poll = asyncio.create_task(http.get(url))
             await until(lambda: server.sio.eio.sockets[sid].queue._getters)
         assert (await poll).text == "1"
+
+
+async def test_broadcasts_of_one_turn_leave_together_and_in_order() -> None:
+    async with running() as server, server.raw() as first, server.raw() as second:
+        manager: LocalManager = server.manager
+        writes: list[int] = []
+        await until(lambda: len(list(manager.get_participants("/", None))) == 2)
+        sockets = list(server.sio.eio.sockets.values())
+        for socket in sockets:
+            assert isinstance(socket, DirectSocket)
+            write = socket._write
+            socket._write = lambda data, write=write: (writes.append(len(data)), write(data))  # type: ignore[misc]
+        sid = next(iter(manager.get_participants("/", None)))[0]
+        for n in range(3):
+            manager.emit_local("all", [n], [])
+        server.sio.send_event(sid, "one", 3)  # to one socket, but behind what waits for it
+        manager.emit_local("all", [4], [])
+        assert writes == []
+        seen = [[await receive_event(ws) for _ in range(count)] for ws, count in ((first, 5), (second, 4))]
+        orders = sorted(([event[-1] for event in events] for events in seen), key=len)
+        assert orders == [[0, 1, 2, 4], [0, 1, 2, 3, 4]]
+        assert len(writes) == 2
+        server.sio.send_event(sid, "alone", 5)
+        assert len(writes) == 3
+
+
+async def test_what_was_posted_is_sent_before_a_close_and_dropped_by_a_cut() -> None:
+    async with running() as server, server.raw() as closed, server.raw() as cut:
+        await until(lambda: len(list(server.manager.get_participants("/", None))) == 2)
+        sockets = list(server.sio.eio.sockets.values())
+        server.manager.emit_local("last", ["x"], [])
+        sockets[0].close_now("server disconnect")
+        sockets[1].close_now("transport error", abort=True)
+        events = []
+        for ws in (closed, cut):
+            try:
+                events.append(await receive_event(ws))
+            except websockets.ConnectionClosed:
+                events.append(None)
+        assert events == [["last", "x"], None]
+
+
+async def test_much_that_is_posted_does_not_wait() -> None:
+    async with running() as server, server.raw() as first, server.raw():
+        await until(lambda: len(list(server.manager.get_participants("/", None))) == 2)
+        for n in range(4):
+            server.manager.emit_local("much", [n, "x" * 40_000], [])
+            assert all(socket.unsent < 110_000 for socket in server.sio.eio.sockets.values())
+        assert [(await receive_event(first))[1] for _ in range(4)] == [0, 1, 2, 3]
