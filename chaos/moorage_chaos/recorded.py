@@ -4,6 +4,7 @@ where ``MOORAGE_CHAOS_MUTANT`` names one."""
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Sequence
 
 
@@ -13,6 +14,8 @@ def main(argv: Sequence[str]) -> int:
     if list(argv[:1]) == ["worker"]:
         from moorage_chaos import worker
 
+        # The name of the pod, by which the driver knows the worker; its journal tells workers apart by it.
+        os.environ.setdefault("MOORAGE_REPLICA_ID", socket.gethostname())
         return worker.run(mutant)
     if mutant and list(argv[:1]) == ["serve"]:
         from moorage_chaos import mutants

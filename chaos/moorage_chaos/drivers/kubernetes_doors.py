@@ -28,8 +28,9 @@ class Doors:
         if self.links is None:
             self.links = FrontControl()
             await self.links.start(self._log)
+        port = await self.links.link(name, self._target)
         self.names.add(name)
-        return f"http://127.0.0.1:{await self.links.link(name, self._target)}"
+        return f"http://127.0.0.1:{port}"
 
     async def close(self) -> None:
         links, self.links = self.links, None
