@@ -221,10 +221,7 @@ class Replica:
         replies = Replies(self.clients, self.tasks.queue, self.background)
         self.reading.streams.reply = replies.from_stream
         self.server.direct.update(replies.handlers)
-        metrics = self.metrics
-        self.event_log.on_append = lambda result: metrics.event_appends.labels(result).inc()
-        self.event_log.on_publish_dropped = lambda reason: metrics.event_publishes_dropped.labels(reason).inc()
-        metrics.gauge(metrics.event_breaker, lambda: int(self.event_log.breaker))
+        self.metrics.follow(self.event_log)
 
     def _compose_metrics(self) -> None:
         metrics, calls = self.metrics, self.calls

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -32,6 +33,16 @@ PUBLISH_DROPS = ("in_flight", "unavailable", "failed")
 
 TASK_ENDS = ("done", "failed", "handed_back", "superseded")
 """How an attempt at a task ends in a worker (:mod:`moorage.tasks.execution`)."""
+
+
+class FollowedLog(Protocol):
+    """What is needed of :class:`moorage.events.log.EventLog`."""
+
+    on_append: Callable[[str], None]
+    on_publish_dropped: Callable[[str], None]
+
+    @property
+    def breaker(self) -> int: ...
 
 
 class Metrics:
@@ -128,6 +139,15 @@ class Metrics:
             children = self._ended[key] = (self.rpc_calls.labels(*key), self.rpc_duration.labels(*key))
         children[0].inc()
         children[1].observe(seconds)
+
+    def follow(self, log: FollowedLog) -> None:
+        """Count what an event log does."""
+        # labels() costs more than all the rest of counting.
+        appends = {result: self.event_appends.labels(result) for result in APPEND_RESULTS}
+        dropped = {reason: self.event_publishes_dropped.labels(reason) for reason in PUBLISH_DROPS}
+        log.on_append = lambda result: appends[result].inc()
+        log.on_publish_dropped = lambda reason: dropped[reason].inc()
+        self.gauge(self.event_breaker, lambda: int(log.breaker))
 
     def gauge(self, gauge: Gauge, read: Callable[[], float]) -> None:
         """Read ``gauge`` at every scrape."""

@@ -50,11 +50,8 @@ class Worker:
         self._compose_metrics()
 
     def _compose_metrics(self) -> None:
-        metrics, events = self.metrics, self.events
-        events.on_append = lambda result: metrics.event_appends.labels(result).inc()
-        events.on_publish_dropped = lambda reason: metrics.event_publishes_dropped.labels(reason).inc()
-        metrics.gauge(metrics.event_breaker, lambda: int(events.breaker))
-        self.runner.watch(metrics)
+        self.metrics.follow(self.events)
+        self.runner.watch(self.metrics)
 
     async def start(self) -> None:
         """Returns when tasks are taken; waits for Redis at most :data:`START_BOUND_S`."""

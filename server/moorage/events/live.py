@@ -139,7 +139,7 @@ class Live:
 
     def message(self, payload: bytes) -> None:
         """A message of the live channel, from anybody."""
-        if self._own and payload.startswith(self._own):
+        if not self.groups or (self._own and payload.startswith(self._own)):
             return
         try:
             envelope = self._decoder.decode(payload)

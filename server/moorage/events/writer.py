@@ -301,6 +301,8 @@ class Writer:
     # -- probes --------------------------------------------------------------------------------------------
     def probe(self) -> None:
         """Try whether the log is back: by an event that waits, else by the ``unlogged`` of a session."""
+        if self.breaker.closed:
+            return
         self._cancel_probe()
         if not self._store.available:
             self._probe_timer = asyncio.get_running_loop().call_later(self.probe_after_s, self.probe)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -302,6 +303,42 @@ async def test_a_reader_that_does_not_read_is_cut_with_a_reason() -> None:
                     code = error.rcvd.code if error.rcvd else None
             assert seen == list(range(1, len(seen) + 1))
             assert code == 4408
+
+
+async def test_an_event_stream_that_is_not_read_is_cut(until: Until) -> None:
+    async with replica(None, reader_max_buffer_bytes=262_144) as at:
+        session_id = await new_session(at)
+        reader, writer = await asyncio.open_connection("127.0.0.1", at.port, limit=1024)
+        writer.write(
+            f"GET /v1/sessions/{session_id}/events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n"
+            f"Authorization: Bearer {at.token()}\r\n\r\n".encode()
+        )
+        log = at.replica.event_log
+        await until(lambda: log.connections)
+        async with asyncio.timeout(20):
+            while log.connections:
+                await log.append(session_id, "t", "x" * 60_000)
+                await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            with contextlib.suppress(ConnectionError):
+                while await reader.read(1_000_000):
+                    pass
+        writer.close()
+
+
+async def test_metrics(at: Running) -> None:
+    session_id = await new_session(at)
+    await append(at, session_id, 1)
+    await append(at, session_id, 1, transient=True)
+    text = at.replica.metrics.render()[0].decode()
+    for line in (
+        'event_log_appends_total{result="ok"} 1.0',
+        'event_log_appends_total{result="transient"} 1.0',
+        'event_log_appends_total{result="unlogged"} 0.0',
+        "event_log_breaker_state 0.0",
+        'event_publish_dropped_total{reason="in_flight"} 0.0',
+    ):
+        assert line in text
 
 
 # -- SSE ---------------------------------------------------------------------------------------------------
