@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
+import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -206,6 +209,22 @@ async def test_a_log_that_is_wiped_while_live_is_said_and_goes_on(site: Site) ->
     shown = [event.seq for item in items for event in (item.new if isinstance(item, Rebuilt) else [item])]
     # what the turn does not bring is what was appended outside of any turn, before it was fetched
     assert shown == sorted(shown) and set(shown) <= {1, 2, 3}
+
+
+async def test_the_example_of_the_page_about_clients(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "clients.md").read_text()
+    found = re.search(r"## The events of a session\n\n```python\n(.*?)```", page, re.DOTALL)
+    assert found is not None
+    account, token = await Account.make(site)
+    code = "async def example(token, session_id):\n" + textwrap.indent(found[1], "    ")
+    code = code.replace("http://localhost:3005", account.base.removesuffix("/v1/sessions"))
+    names: dict[str, Any] = {}
+    exec(code, names)
+    async with asyncio.timeout(BOUND_S):
+        await names["example"](token, await account.session())
+    said = capsys.readouterr().out
+    assert "thought {'text':" in said
+    assert said.splitlines()[-1].startswith("result {'taskId':")
 
 
 async def test_a_deleted_session_ends_the_stream(site: Site) -> None:

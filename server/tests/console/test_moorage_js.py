@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,6 +129,23 @@ async def test_the_log_by_server_sent_events(page: Page) -> None:
     ids, last = await page.evaluate(SSE)
     assert ids == await logged(page)
     assert last.split(":")[1] == ids[-1]
+
+
+async def test_the_example_of_the_page_about_clients(page: Page) -> None:
+    docs = (Path(__file__).parents[3] / "docs" / "clients.md").read_text()
+    found = re.search(r"In the browser: `moorage.js`.*?```js\n(.*?)```", docs, re.DOTALL)
+    assert found is not None
+    code = re.sub(r"import (\{.*?\}) from (\".*?\");", r"const \1 = await import(\2);", found[1])
+    origin = await page.evaluate("location.origin")
+    code = code.replace("https://realtime.example.com", origin)
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    await page.evaluate(f"async () => {{ {code} }}")
+    async with asyncio.timeout(BOUND_S):
+        while not any(line.startswith("task_result") for line in said):
+            await asyncio.sleep(0.02)
+    assert said[0] == "connecting null"
+    assert any(line.startswith("thought") for line in said)
 
 
 async def test_a_refused_token_and_a_deleted_session_end_it(page: Page) -> None:
