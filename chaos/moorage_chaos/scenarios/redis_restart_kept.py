@@ -66,7 +66,14 @@ class Storing(Outage):
             place = self.places[n % len(self.places)]
             filter_ = {"type": "user-scoped-only"}
             await clients.emit(
-                account, "update", filter_, expect=readers, where=place, group=self.group, what="all"
+                account,
+                "update",
+                filter_,
+                expect=readers,
+                where=place,
+                via=place.link,
+                group=self.group,
+                what="all",
             )
 
         await play(every(100, 120_000), emit, until=self.over.is_set)
@@ -108,7 +115,7 @@ class RedisRestartKept(Scenario):
                 # What was accepted while Redis went or came reached everybody once, what was refused nobody.
                 exactly_once(1, all_accepted=False, what="all", group=("away", "returning")),
                 in_order(what="all"),
-                each_once(300),
+                each_once(100),
                 log_order(),
             ),
         )
