@@ -58,7 +58,9 @@ class SessionApi:
         except aiohttp.WSServerHandshakeError as error:
             text = f"HTTP {error.status} {error.message}".strip()
             raise self._refusal(error.status, REFUSALS.get(4000 + error.status, text)) from None
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+        except TimeoutError:
+            raise Unreachable(f"no answer within {self._timeout:g} s") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
             raise Unreachable(f"{type(error).__name__}: {error}") from error
 
     async def turn(self) -> Turn | None:
@@ -110,7 +112,9 @@ class SessionApi:
             ) as response:
                 answer = await response.json(content_type=None)
                 return response.status, answer if isinstance(answer, dict) else {}
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+        except TimeoutError:
+            raise Unreachable(f"no answer within {self._timeout:g} s") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
             raise Unreachable(f"{type(error).__name__}: {error}") from error
 
     def _check(self, status: int, answer: dict[str, Any]) -> None:

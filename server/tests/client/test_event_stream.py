@@ -236,6 +236,14 @@ async def test_nobody_listens(make: Make) -> None:
     assert stream.state == "failed"
 
 
+async def test_a_server_that_says_nothing(server: LogServer, make: Make) -> None:
+    server.turn_gate = asyncio.Event()  # never set
+    stream = make(open_timeout=0.05)
+    await stream.start()
+    with pytest.raises(Unreachable, match=r"cannot rebuild: no answer within 0.05 s"):
+        await stream.ready()
+
+
 async def test_a_task_is_started_after_ws_ready_and_once(server: LogServer, make: Make) -> None:
     server.refuse = [503, 503]
     stream = make()
