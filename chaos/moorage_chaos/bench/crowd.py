@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,30 +72,30 @@ async def dismiss(clients: list[SocketClient]) -> None:
         await asyncio.sleep(0.01)
 
 
-async def run(pid: int, port: int, token: str, crowd: Crowd) -> dict[str, float]:
-    """``rss-per-websocket-kib`` and ``rss-growth-kib`` of the server ``pid`` at ``port``. Raises :class:`BenchError`.
+async def _standing_kib(pid: int, port: int, token: str, count: int) -> float:
+    """[KiB] Memory of the server with ``count`` sockets, which are gone again afterwards."""
+    clients = await gather_crowd(port, token, count)
+    await asyncio.sleep(REST_S)
+    if any(client.lost for client in clients):
+        raise BenchError("connections of the crowd were lost")
+    kib = resident_kib(pid)
+    await dismiss(clients)
+    return kib
 
-    The first is what ``crowd.live`` sockets add; the second what is there with as many sockets at the end, after
-    ``crowd.total`` connects, that was not there in the second of the waves.
-    """
+
+async def per_socket_kib(pid: int, port: int, token: str, live: int) -> float:
+    """[KiB] What each of ``live`` idle sockets adds to the server ``pid``. Raises :class:`BenchError`."""
     await dismiss(await gather_crowd(port, token, AT_ONCE * 4))
     await asyncio.sleep(REST_S)
     empty = resident_kib(pid)
-    each = after_two = last = 0.0
-    for wave in itertools.count(1):
-        clients = await gather_crowd(port, token, crowd.live)
-        await asyncio.sleep(REST_S)
-        if any(client.lost for client in clients):
-            raise BenchError("connections of the crowd were lost")
-        last = resident_kib(pid)
-        if wave == 1:
-            each = (last - empty) / crowd.live
-        elif wave == 2:
-            after_two = last
-        await dismiss(clients)
-        if wave > 2 and wave * crowd.live >= crowd.total:
-            return {"rss-per-websocket-kib": each, "rss-growth-kib": max(0.0, last - after_two)}
-    raise AssertionError
+    return (await _standing_kib(pid, port, token, live) - empty) / live
+
+
+async def growth_kib(pid: int, port: int, token: str, crowd: Crowd) -> float:
+    """[KiB] What is there with ``crowd.live`` sockets after ``crowd.total`` connects in waves, beyond what was there
+    in the second wave. Raises :class:`BenchError`."""
+    waves = [await _standing_kib(pid, port, token, crowd.live) for _ in range(crowd.total // crowd.live)]
+    return max(0.0, waves[-1] - waves[1])
 
 
 async def disconnect_ms(managed: int = MANAGED, leaving: int = LEAVING) -> float:

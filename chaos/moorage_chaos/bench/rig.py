@@ -242,13 +242,8 @@ class Rig:
     async def _timed(self, phase: Phase) -> dict[str, float]:
         """Figures that CPU time is no part of."""
         seconds = self._durations.phase
-        if phase == "crowd":
-            token = make_token(self._cluster.secret, "bench-crowd")
-            process, port = self.processes[0], self._cluster.ports[0]
-            values = await crowd.run(process.pid, port, token, self._durations.crowd)
-            if self._cluster.kind is MOORAGE:
-                values["disconnect-ms"] = await crowd.disconnect_ms()
-            return values
+        if phase in ("crowd", "churn"):
+            return await self._crowd(phase)
         if phase == "log":
             return await logs.run(self._cluster, seconds)
         if phase == "returns":
@@ -269,6 +264,16 @@ class Rig:
                 victim = self.processes[-1]
                 return {"fetch-sockets-dead-peer-ms": await asking.ask_while_dying(victim) * 1e3}
             return await self._ask(asking, phase, seconds)
+
+    async def _crowd(self, phase: Phase) -> dict[str, float]:
+        token = make_token(self._cluster.secret, "bench-crowd")
+        pid, port, sizes = self.processes[0].pid, self._cluster.ports[0], self._durations.crowd
+        if phase == "churn":
+            return {"rss-growth-kib": await crowd.growth_kib(pid, port, token, sizes)}
+        values = {"rss-per-websocket-kib": await crowd.per_socket_kib(pid, port, token, sizes.live)}
+        if self._cluster.kind is MOORAGE:
+            values["disconnect-ms"] = await crowd.disconnect_ms()
+        return values
 
     async def _ask(self, asking: Asker, phase: Phase, seconds: float) -> dict[str, float]:
         if phase == "asking":

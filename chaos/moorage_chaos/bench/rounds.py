@@ -10,7 +10,7 @@ from pathlib import Path
 
 from moorage_chaos.bench import profile
 from moorage_chaos.bench.client import BenchError
-from moorage_chaos.bench.figures import ONCE, OURS_ONLY, RECOVERING, SAMPLED, Phase, Sample
+from moorage_chaos.bench.figures import APART, ONCE, OURS_ONLY, SAMPLED, Phase, Sample
 from moorage_chaos.bench.processes import Redis
 from moorage_chaos.bench.rig import Durations, rig
 from moorage_chaos.bench.servers import KINDS, MOORAGE, Kind, cluster
@@ -31,12 +31,9 @@ class Bench:
     """The client's share of one core, by ``<server> <phase>``."""
 
     async def round(self, kind: Kind, replicas: int, phases: Sequence[Phase]) -> None:
-        """One server, once. Raises :class:`BenchError`."""
-        apart = [phase for phase in phases if phase in RECOVERING]
-        if 0 < len(apart) < len(phases):
-            await self.round(kind, replicas, [phase for phase in phases if phase not in RECOVERING])
-            phases = apart
-        with cluster(kind, replicas, self.redis, self.folder, recovering=bool(apart)) as started:
+        """One server, once; a phase of ``APART`` comes alone. Raises :class:`BenchError`."""
+        settings = APART.get(phases[0])
+        with cluster(kind, replicas, self.redis, self.folder, settings=settings) as started:
             async with rig(started, phases, self.durations) as ready:
                 for phase in phases:
                     result = await ready.run(phase)
@@ -62,9 +59,11 @@ class Bench:
                         frozenset() if name == MOORAGE.name else OURS_ONLY
                     )
                     due = [phase for phase in phases if phase not in left_out]
+                    together = [phase for phase in due if phase not in APART]
                     try:
-                        if due:
-                            await self.round(KINDS[name], replicas, due)
+                        for batch in (together, *([phase] for phase in due if phase in APART)):
+                            if batch:
+                                await self.round(KINDS[name], replicas, batch)
                     except BenchError as error:
                         if name == MOORAGE.name:
                             raise BenchError(f"{name}, {replicas} replicas: {error}") from error

@@ -138,12 +138,18 @@ class Cluster:
 
 @contextmanager
 def cluster(
-    kind: Kind, replicas: int, redis: Redis, folder: Path, *, sampled: bool = False, recovering: bool = False
+    kind: Kind,
+    replicas: int,
+    redis: Redis,
+    folder: Path,
+    *,
+    sampled: bool = False,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[Cluster]:
     """Start ``replicas`` of ``kind`` on an emptied Redis; they are ended when left.
 
     Log files go to ``folder``. Nothing of the caller's ``MOORAGE_*`` environment reaches the replicas: what is
-    measured are the defaults. ``recovering`` switches the peer's connection state recovery on; ours always is.
+    measured are the defaults, but for ``settings``.
     """
     redis.command("FLUSHALL")
     secret = secrets.token_urlsafe(48)
@@ -153,7 +159,7 @@ def cluster(
         for number in range(replicas):
             port = free_port()
             env = base | {"PORT": str(port), "REDIS_URL": redis.url, "SECRET_KEY": secret} | kind.env(number)
-            env |= {"RECOVERY": "1"} if recovering else {}
+            env |= settings or {}
             name = f"{kind.name} replica {number}"
             log = folder / f"{kind.name}-{replicas}-{number}.log"
             started.processes.append(Process(name, kind.command(sampled), env, log, kind.cwd))

@@ -67,10 +67,10 @@ async def test_servers_take_turns() -> None:
 
 async def test_what_is_long_runs_once_and_what_is_ours_runs_for_ours() -> None:
     made = bench()
-    await made.run({3: ["asking", "dying"], 1: ["crowd"]}, ["moorage", "node"], 2)
+    await made.run({3: ["asking", "dying"], 1: ["crowd", "churn"]}, ["moorage", "node"], 2)
     assert made.phases == [
         ("moorage", ["asking", "dying"]), ("node", ["asking"]), ("moorage", ["asking", "dying"]), ("node", ["asking"]),
-        ("moorage", ["crowd"]), ("node", ["crowd"]),
+        ("moorage", ["crowd"]), ("moorage", ["churn"]), ("node", ["crowd"]), ("node", ["churn"]),
     ]  # fmt: skip
 
 

@@ -35,20 +35,21 @@ def remember(monkeypatch: pytest.MonkeyPatch, *kib: float) -> None:
     monkeypatch.setattr(crowd, "resident_kib", lambda pid: next(values))
 
 
-async def test_memory_is_counted_from_the_first_wave_and_growth_from_the_second(
+async def test_memory_of_a_socket_is_what_the_crowd_adds(
     monkeypatch: pytest.MonkeyPatch, connects: list[int]
 ) -> None:
-    remember(monkeypatch, 1000.0, 1250.0, 1300.0, 1310.0, 1330.0)
-    values = await crowd.run(1, 1, "token", Crowd(10, 40))
-    assert values == {"rss-per-websocket-kib": 25.0, "rss-growth-kib": 30.0}
-    assert connects[1:] == [10] * 4
+    remember(monkeypatch, 1000.0, 1250.0)
+    assert await crowd.per_socket_kib(1, 1, "token", 10) == 25.0
+    assert connects[1:] == [10]
 
 
-async def test_less_memory_at_the_end_is_no_growth(
-    monkeypatch: pytest.MonkeyPatch, connects: list[int]
+@pytest.mark.parametrize(("last", "growth"), [(1330.0, 30.0), (1200.0, 0.0)])
+async def test_growth_is_counted_from_the_second_wave(
+    monkeypatch: pytest.MonkeyPatch, connects: list[int], last: float, growth: float
 ) -> None:
-    remember(monkeypatch, 1000.0, 1250.0, 1300.0, 1200.0)
-    assert (await crowd.run(1, 1, "token", Crowd(10, 30)))["rss-growth-kib"] == 0.0
+    remember(monkeypatch, 1250.0, 1300.0, 1310.0, last)
+    assert await crowd.growth_kib(1, 1, "token", Crowd(10, 40)) == growth
+    assert connects == [10] * 4
 
 
 def test_memory_of_a_process() -> None:

@@ -54,8 +54,8 @@ def test_only_the_usual_number_of_replicas_has_no_suffix() -> None:
 
 
 def test_everything_is_needed_for_everything() -> None:
-    usual = [phase for phase in PHASES if phase not in ("crowd", "log")]
-    assert needed([]) == {3: usual, 2: [*usual[:5], "log"], 8: usual[:5], 1: ["crowd"]}
+    usual = [phase for phase in PHASES if phase not in ("crowd", "churn", "log")]
+    assert needed([]) == {3: usual, 2: [*usual[:5], "log"], 8: usual[:5], 1: ["crowd", "churn"]}
 
 
 def test_only_what_a_row_needs_is_run() -> None:
