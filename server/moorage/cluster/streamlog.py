@@ -11,13 +11,10 @@ from moorage.cluster import wire
 from moorage.cluster.pids import Pid
 from moorage.cluster.sessions import Marker, Sessions
 from moorage.cluster.stream import StreamReader
-from moorage.cluster.tail import Missed, Tail
+from moorage.cluster.tail import Missed, PageSize, Tail, size_of
 from moorage.cluster.writer import parse_id
 from moorage.errors import BackplaneReply
 from moorage.storage.backplane import Backplane
-
-LEARN_PAGE = 1000
-"""Entries per command while markers are looked for."""
 
 
 class StreamLog:
@@ -86,12 +83,12 @@ class StreamLog:
         """Read markers backwards until all of ``pid`` is known, or as far as there are entries."""
         async with self._learning:
             sessions = self.sessions(namespace)
-            stream, left = self._stream_of(namespace), self._limit
+            stream, left, asked = self._stream_of(namespace), self._limit, PageSize()
             while left > 0 and sessions.since is not None:
                 if sessions.knows(pid.sid, pid.node, pid.start, int(time.time() * 1000)):
                     return
                 page: list[Any] = await self._backplane.command(
-                    "XREVRANGE", stream, sessions.since, "-", "COUNT", LEARN_PAGE
+                    "XREVRANGE", stream, sessions.since, "-", "COUNT", asked.count
                 )
                 for _, fields in page:
                     message = wire.decode_entry(fields)
@@ -101,11 +98,12 @@ class StreamLog:
                             sessions.read(body)
                 if page:
                     sessions.since = _before(page[-1][0])
-                if len(page) < LEARN_PAGE:
+                if len(page) < asked.count:
                     if await self.holds(namespace, b"0-0"):
                         sessions.since = b"0-0"
                     return
                 left -= len(page)
+                asked.got(sum(size_of(fields) for _, fields in page))
                 await asyncio.sleep(0)
 
 

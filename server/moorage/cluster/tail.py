@@ -16,14 +16,34 @@ from moorage.cluster import wire
 from moorage.cluster.writer import StreamId, parse_id
 from moorage.storage.backplane import Backplane
 
-PAGE = 1000
+PAGE_MAX = 1000
 """Entries per command and per block; some milliseconds of work, after which others get their turn."""
+PAGE_FIRST = 32
+PAGE_BYTES = 4 * 1024 * 1024
+"""What a page should have at most, whatever the entries' size: Redis cuts a client off whose reply is too large."""
 KEPT_MAX_BYTES = 64 * 1024 * 1024
 """Of entries as they are in Redis; the oldest are let go, and are read again for the one that needs them."""
 KEPT_S = 10.0
 """How long it is kept after its last use."""
 
 Missed = list[tuple[bytes, wire.Broadcast]]
+
+
+class PageSize:
+    """How many entries to ask for: few at first, then as many as make a page of the wanted size."""
+
+    def __init__(self) -> None:
+        self.count = PAGE_FIRST
+
+    def got(self, size: int) -> None:
+        """The last page had so many bytes."""
+        fitting = self.count * PAGE_BYTES // max(1, size)
+        self.count = max(1, min(fitting, 4 * self.count, PAGE_MAX))
+
+
+def size_of(fields: list[bytes] | None) -> int:
+    """Bytes of an entry, about."""
+    return 200 + sum(map(len, fields or ()))
 
 
 class _Block:
@@ -38,7 +58,7 @@ class _Block:
         self.size = 0
 
     def add(self, entry_id: bytes, fields: list[bytes] | None) -> None:
-        self.size += 200 + sum(map(len, fields or ()))
+        self.size += size_of(fields)
         message = wire.decode_entry(fields)
         if isinstance(message, wire.Malformed) or message.type != wire.BROADCAST:
             return
@@ -103,10 +123,11 @@ class Tail:
             total -= self._blocks.popleft().size
 
     async def _read(self, after: bytes, until: bytes) -> AsyncIterator[_Block]:
-        end = parse_id(until)
+        end, asked = parse_id(until), PageSize()
         while parse_id(after) < end:
+            count = asked.count
             page: list[Any] = await self._backplane.command(
-                "XRANGE", self._stream, b"(" + after, until, "COUNT", PAGE
+                "XRANGE", self._stream, b"(" + after, until, "COUNT", count
             )
             if not page:
                 return
@@ -115,8 +136,9 @@ class Tail:
                 block.add(entry_id, fields)
             yield block
             await asyncio.sleep(0)
-            if len(page) < PAGE:
+            if len(page) < count:
                 return
+            asked.got(block.size)
             after = page[-1][0]
 
     def _keep(self) -> None:
