@@ -234,6 +234,9 @@ class EventStream:
             code = await self._read(self._ws)
         except ClientError as error:
             return None, error
+        except Exception as error:
+            log.exception("a bug, or a frame that nobody foresaw")
+            return None, Unreachable(f"{type(error).__name__}: {error}")
         finally:
             self._stop_hole_timer()
             if self._ws is not None:
@@ -276,7 +279,8 @@ class EventStream:
             case Event():
                 self._hand_on(ws, ledger.event(frame))
             case Ping():
-                await ws.send_str(PONG)
+                async with asyncio.timeout(SILENCE_S):
+                    await ws.send_str(PONG)
             case Ready(head):
                 ledger.ready(head)
                 if ledger.rebuilding:

@@ -482,6 +482,27 @@ async def test_junk_is_counted(server: LogServer, make: Make) -> None:
     assert stream.statistics.malformed == 2
 
 
+async def test_a_bug_is_a_lost_connection(
+    server: LogServer, make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = make()
+    await stream.start()
+    await stream.ready()
+    done = stream._ledger.event
+    broken = iter([ZeroDivisionError("mine")])
+
+    def event(frame: Event) -> list[Event]:
+        for error in broken:
+            raise error
+        return done(frame)
+
+    monkeypatch.setattr(stream._ledger, "event", event)
+    server.append()
+    assert seqs(await take(stream, 1)) == [1]
+    assert str(stream.cause) == "ZeroDivisionError: mine"
+    assert "a bug" in caplog.text
+
+
 async def test_closed_and_started_again_it_goes_on_where_it_was(server: LogServer, make: Make) -> None:
     stream = make()
     async with stream:
