@@ -11,6 +11,9 @@ const { createAdapter } = require(process.env.ADAPTER ?? "@socket.io/redis-strea
 const { createClient } = require("redis");
 const { Server } = require("socket.io");
 
+// Before anything that may wait for ever: a peer must not outlive its test.
+const lines = createInterface({ input: process.stdin }).on("close", () => process.exit(0));
+
 // The adapter 0.2.3 does not work with redis 5.
 const old = process.env.ADAPTER === "redis-streams-adapter-02";
 const redis = old ? new (require("ioredis"))(process.env.REDIS_URL) : createClient({ url: process.env.REDIS_URL });
@@ -43,11 +46,11 @@ const actions = {
 };
 
 http.listen(0, "127.0.0.1", () => console.log(JSON.stringify({ port: http.address().port })));
-createInterface({ input: process.stdin }).on("line", async (line) => {
+lines.on("line", async (line) => {
   const request = JSON.parse(line);
   try {
     console.log(JSON.stringify({ id: request.id, result: (await actions[request.do](request)) ?? null }));
   } catch (error) {
     console.log(JSON.stringify({ id: request.id, error: String(error) }));
   }
-}).on("close", () => process.exit(0));
+});
