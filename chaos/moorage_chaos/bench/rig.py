@@ -40,7 +40,7 @@ PACED_RATE = 20_000
 
 
 TIMED: frozenset[Phase] = frozenset(
-    {"remote", "asking", "asking-busy", "dying", "crowd", "returns", "standstill", "log"}
+    {"remote", "asking", "asking-busy", "dying", "crowd", "churn", "returns", "standstill", "log"}
 )
 
 
