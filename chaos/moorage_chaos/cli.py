@@ -159,7 +159,7 @@ def _play(
         mutant=selection.mutant,
         replay=replay_of(arguments, selection.seed),
     )
-    if arguments.shrink is not None and not runner.stopped:
+    if arguments.shrink is not None and not runner.interrupted:
         _shrink(arguments, selection, results, run, console)
     trouble = _write(run, selection.folder, arguments)
     seconds = (datetime.now(UTC) - started).total_seconds()

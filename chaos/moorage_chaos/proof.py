@@ -118,7 +118,7 @@ def _play(selection: Selection, name: str, row: type[Scenario], console: Console
     with Display(console, 1) as display:
         runner = Runner(replace(selection, rows=[row], mutant=name, folder=folder), display)
         [result] = asyncio.run(runner.run())
-    return result, bool(runner.stopped) and not result.promises
+    return result, runner.interrupted
 
 
 def _write(selection: Selection, kept: list[dict[str, Any]], found: list[Proof]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from moorage_chaos.verdict import RowResult
 LANES = ("main", "calm", "idle")
 SILENCE_BOUND_S = 30.0
 """A lane beats each second; after this long its event loop does not turn, and it is killed."""
+INTERRUPTED = "interrupted"
 STOP_BOUND_S = 150.0
 """From `stop` to the end of a lane: closing clients, undo, restore, each within its own bound."""
 
@@ -79,9 +80,9 @@ class Runner:
         ]
 
     @property
-    def stopped(self) -> str:
-        """Why the run ended early; empty if it did not."""
-        return self._stopping
+    def interrupted(self) -> bool:
+        """Somebody pressed Ctrl-C."""
+        return self._stopping == INTERRUPTED
 
     async def run(self) -> list[RowResult]:
         loop = asyncio.get_running_loop()
@@ -106,7 +107,7 @@ class Runner:
             self._each(lambda process: process.kill())
             return
         self._display.note("stopping: undoing all faults (again: kill)")
-        self.stop("interrupted")
+        self.stop(INTERRUPTED)
 
     def stop(self, reason: str) -> None:
         """Every lane ends its row, undoes everything and ends."""

@@ -99,7 +99,7 @@ def shrink(selection: Selection, result: RowResult, console: Console, tries: int
         with Display(console, 1) as display:
             runner = Runner(trial, display)
             [again] = asyncio.run(runner.run())
-        if runner.stopped:
+        if runner.interrupted:
             raise _Enough
         return any(promise.name in broken for promise in again.promises if promise.verdict == "failed")
 

@@ -80,14 +80,14 @@ def deaf_after_restart() -> None:
 
     subscribe = Backplane.subscribe
 
-    def _subscribe(self: Any, channel: str, callback: Any) -> Any:
+    def _subscribe(self: Any, channel: str, callback: Any, **how: Any) -> Any:
         born = self.generation
 
         def hear(payload: bytes) -> None:
             if self.generation <= max(born, 1):
                 callback(payload)
 
-        return subscribe(self, channel, hear)
+        return subscribe(self, channel, hear, **how)
 
     replace(Backplane, "subscribe", _subscribe)
 
