@@ -78,6 +78,8 @@ class Api:
 
     async def close(self) -> None:
         await self._client.close()
+        # TLS connections end in the background; aiohttp asks for a moment ("Graceful Shutdown").
+        await asyncio.sleep(0.1)
 
     # -- requests --------------------------------------------------------------------------------------
     async def _prepare(self, method: str, path: str, query: Any, kind: str) -> tuple[str, dict[str, str]]:

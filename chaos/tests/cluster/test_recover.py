@@ -76,6 +76,14 @@ def until(what: str, probe: Callable[[], Any], seconds: float) -> Any:
     return answer
 
 
+def as_before(before: dict[str, Any]) -> None:
+    """Wait until nothing differs; fails with what does."""
+    end = time.monotonic() + BACK_S
+    while difference := {k: (v, before[k]) for k, v in picture().items() if v != before[k]}:
+        assert time.monotonic() < end, difference
+        time.sleep(0.5)
+
+
 def children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
@@ -146,7 +154,7 @@ def test_redis_that_was_away_when_the_harness_died_is_back(
     assert broken["spec"]["paused"] is True, "the fault was still in force"
     told = recover()
     assert any("Redis" in line for line in told), told
-    assert until("as before", lambda: (p := picture()) == before and p, BACK_S)
+    as_before(before)
 
 
 def test_a_frozen_replica_wakes_even_before_recover(play: Callable[[str], subprocess.Popen[bytes]]) -> None:
@@ -156,7 +164,7 @@ def test_a_frozen_replica_wakes_even_before_recover(play: Callable[[str], subpro
     kill_all(process)
     until("the helper woke it", lambda: not stopped(), 20)
     recover()
-    assert until("as before", lambda: (p := picture()) == before and p, BACK_S)
+    as_before(before)
 
 
 def test_rules_in_a_pods_network_are_gone_with_the_harness(
@@ -168,7 +176,7 @@ def test_rules_in_a_pods_network_are_gone_with_the_harness(
     kill_all(process)
     until("the helper removed its rules", lambda: not stopped(), 20)
     recover()
-    assert until("as before", lambda: (p := picture()) == before and p, BACK_S)
+    as_before(before)
 
 
 def test_nothing_is_left_to_recover() -> None:
