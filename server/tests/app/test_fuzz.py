@@ -97,7 +97,8 @@ def test_every_event_with_any_payload() -> None:
 ROUTES = (
     ("POST", "/v1/auth"), ("POST", "/v1/sessions"), ("GET", "/v1/sessions"), ("DELETE", "/v1/sessions/{x}"),
     ("GET", "/v1/sessions/{x}/messages"), ("POST", "/v1/emit"), ("GET", "/v1/presence"), ("GET", "/health"),
-    ("GET", "/ready"), ("GET", "/{x}"), ("PUT", "/v1/auth"),
+    ("GET", "/ready"), ("GET", "/{x}"), ("PUT", "/v1/auth"), ("POST", "/v1/sessions/{x}/tasks"),
+    ("GET", "/v1/sessions/{x}/turn"), ("POST", "/v1/sessions/{x}/replies"), ("GET", "/v1/tasks/{x}"),
 )  # fmt: skip
 
 
