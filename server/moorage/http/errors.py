@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -27,7 +28,12 @@ MESSAGE_MAX = 300
 
 def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """``content`` as a JSON response. It is encoded directly: what was checked on the way in needs no second look."""
-    return Response(orjson.dumps(content), status, headers, "application/json")
+    try:
+        body = orjson.dumps(content)
+    except TypeError:
+        # Deepest nesting that may be stored, and our own around it, is more than orjson writes.
+        body = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+    return Response(body, status, headers, "application/json")
 
 
 def error_answer(

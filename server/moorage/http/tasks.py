@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
-from moorage.errors import EventTooLarge, HttpError
+from moorage.errors import EventTooLarge, HttpError, InvalidEvent
 from moorage.http.bearer import authenticated
 from moorage.http.bodies import Id, Json, errors
 from moorage.http.context import HttpContext
@@ -81,6 +81,8 @@ def router(context: HttpContext) -> APIRouter:
             task_id = await tasks.start_task(account, session_id, body.input, body.handler)
         except EventTooLarge as error:
             raise HttpError(413, TOO_LARGE, str(error)) from None
+        except InvalidEvent as error:
+            raise HttpError(422, "Invalid request", f"input: {error}") from None
         except UnknownHandler as error:
             raise HttpError(422, "Unknown handler", f"No worker has a handler named {error}") from None
         except QueueFull:

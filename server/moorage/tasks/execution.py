@@ -11,7 +11,8 @@ from typing import Any, Literal
 import orjson
 
 from moorage.bugs import log_bug
-from moorage.errors import BackplaneError
+from moorage.errors import BackplaneError, InvalidEvent
+from moorage.events.frames import make_event
 from moorage.events.log import EventLog
 from moorage.storage.state import plain
 from moorage.storage.tasks import Begun, Hold, Tasks
@@ -97,8 +98,7 @@ class Execution:
                 outcome = Outcome("done" if record.status == "done" else "failed", value or b"null")
                 known = await told.has(self._events, record, "task_result", "taskId", record.id)
             else:
-                await self._open(task, attempt)
-                outcome = await self._handle(task, attempt)
+                outcome = await self._open(task, attempt) or await self._handle(task, attempt)
                 task._end()
                 known = False
             await self._conclude(task, attempt, outcome, known)
@@ -110,22 +110,27 @@ class Execution:
             log.info("task %s: attempt %d ends without a word", attempt.task_id, attempt.number)
             self.on_ended("superseded")
 
-    async def _open(self, task: Task, attempt: Attempt) -> None:
-        """``session_created``, once a task."""
+    async def _open(self, task: Task, attempt: Attempt) -> Outcome | None:
+        """``session_created``, once a task. An outcome if that is not possible: this worker's limit is lower than that
+        of the replica that took the input."""
         record = attempt.record
         if record.first_id is not None:
-            return
+            return None
         if attempt.number > 1 and await told.has(
             self._events, record, "session_created", "taskId", record.id
         ):
-            return
+            return None
         data = {"taskId": record.id, "input": orjson.loads(record.input)}
-        made = await task._append("session_created", data)
+        try:
+            made = await task._append("session_created", data)
+        except InvalidEvent as error:
+            return failed(f"The input fits no event: {error}")
         if made.id is not None and made.seq is not None:
             first_id, first_seq = made.id, made.seq
             await self._persist(
                 attempt, lambda: self._store.note_first(record.id, attempt.number, first_id, first_seq)
             )
+        return None
 
     async def _handle(self, task: Task, attempt: Attempt) -> Outcome:
         """Raises :class:`Superseded` or :class:`HandBack` when there is none."""
@@ -190,14 +195,18 @@ class Execution:
                 return
 
     def _result_event(self, attempt: Attempt, outcome: Outcome) -> dict[str, Any]:
-        """Data of ``task_result``: ``{taskId, status, result | error}``; a result that is too large for an event is
-        left out, with ``resultOmitted``."""
+        """Data of ``task_result``: ``{taskId, status, result | error}``; what is too large or too deep for an event
+        is left out, with ``resultOmitted``."""
         data: dict[str, Any] = {"taskId": attempt.task_id, "status": outcome.status}
-        if outcome.status == "failed":
-            return data | {"error": outcome.value.decode()}
-        if len(plain(data)) + len(outcome.value) + len(b',"result":') > self._limits.event_max_bytes:
+        done = outcome.status == "done"
+        whole = data | (
+            {"result": orjson.loads(outcome.value)} if done else {"error": outcome.value.decode()}
+        )
+        try:
+            make_event("task_result", whole, None, 0, self._limits.event_max_bytes)
+        except InvalidEvent:
             return data | {"resultOmitted": True}
-        return data | {"result": orjson.loads(outcome.value)}
+        return whole
 
     async def _persist(self, attempt: Attempt, step: Callable[[], Awaitable[Hold]]) -> None:
         """Until the storage did it. Raises :class:`Superseded`; :class:`HandBack` when the worker cannot wait."""

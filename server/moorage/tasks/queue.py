@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from moorage.errors import BackplaneUnavailable, EventTooLarge, MoorageError
+from moorage.events.frames import make_event
 from moorage.events.log import EventLog, SessionDeleted
 from moorage.storage.state import plain
 from moorage.storage.tasks import Record, Refused, Status, Tasks
@@ -80,16 +81,16 @@ class TaskQueue:
     async def start_task(self, account: str, session_id: str, input: Any, handler: str | None = None) -> str:
         """Queue a task and return its id; that the session exists is the caller's to check.
 
-        Raises :class:`~moorage.errors.EventTooLarge`, :class:`UnknownHandler`, :class:`QueueFull`, ValueError (no
-        JSON) and BackplaneError: then nothing is queued, unless it is BackplaneUnknown.
+        Raises :class:`~moorage.errors.InvalidEvent` (no JSON, or nested too deep for an event),
+        :class:`~moorage.errors.EventTooLarge`, :class:`UnknownHandler`, :class:`QueueFull` and BackplaneError: then
+        nothing is queued, unless it is BackplaneUnknown.
         """
         handler = handler or self._handler
         if NAME.fullmatch(handler) is None:
             raise UnknownHandler(handler[:64])
-        record = Record(uuid.uuid4().hex, account, session_id, handler, plain(input))
-        size = len(plain({"taskId": record.id, "input": None})) - len("null") + len(record.input)
-        if size > self._event_max_bytes:
-            raise EventTooLarge(size, self._event_max_bytes)
+        task_id = uuid.uuid4().hex
+        make_event("session_created", {"taskId": task_id, "input": input}, None, 0, self._event_max_bytes)
+        record = Record(task_id, account, session_id, handler, plain(input))
         refused = await self._store.add(record)
         if refused is Refused.UNKNOWN_HANDLER:
             raise UnknownHandler(handler)

@@ -165,3 +165,22 @@ async def test_a_deleted_sessions_tasks_go_with_it(client: httpx.AsyncClient, se
     started = await client.post(f"/v1/sessions/{session}/tasks", json={"input": 1})
     assert (await client.delete(f"/v1/sessions/{session}")).status_code == 200
     assert (await client.get(f"/v1/tasks/{started.json()['taskId']}")).status_code == 404
+
+
+def nested(depth: int) -> Any:
+    value: Any = None
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("depth", [252, 253, 254, 260])
+async def test_the_deepest_input_comes_back_or_is_refused(
+    client: httpx.AsyncClient, session: str, depth: int
+) -> None:
+    said = await client.post(f"/v1/sessions/{session}/tasks", json={"input": nested(depth)})
+    turn = await client.get(f"/v1/sessions/{session}/turn")
+    if said.status_code == 422:
+        assert (depth > 253, turn.status_code) == (True, 404)
+    else:
+        assert (depth <= 253, turn.json()["input"]) == (True, nested(depth))

@@ -82,14 +82,22 @@ async def test_a_handler_has_its_time(world: World) -> None:
     assert cancelled.is_set()
 
 
-async def test_a_result_that_fits_no_event_is_left_out_of_it(world: World) -> None:
+def nested(depth: int) -> Any:
+    value: Any = None
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("result", ["x" * 100_000, nested(254)])
+async def test_a_result_that_fits_no_event_is_left_out_of_it(world: World, result: Any) -> None:
     async def work(task: Task, input: Any) -> Any:
-        return "x" * 100_000
+        return result
 
     queue, log = await world.queue(), await world.log()
     await world.worker(work)
     task_id = await queue.start_task(ACCOUNT, SESSION, None)
-    assert (await ended(queue, task_id))["result"] == "x" * 100_000
+    assert (await ended(queue, task_id))["result"] == result
     told = {"taskId": task_id, "status": "done", "resultOmitted": True}
     assert (await events(log))[-1] == ("task_result", told)
 
@@ -382,3 +390,21 @@ async def test_what_a_handler_left_running_is_not_heard_after_the_result(world: 
     async with asyncio.timeout(WAIT_S):
         await refused.wait()
     assert [kind for kind, _ in await events(log)][-1] == "task_result"
+
+
+async def test_an_input_that_fits_no_event_of_this_worker() -> None:
+    """Its limit is lower than that of the replica."""
+
+    async def work(task: Task, input: Any) -> None:
+        raise AssertionError
+
+    world = World(event_max_bytes=256)
+    try:
+        queue, log = await world.queue(), await world.log()
+        await world.worker(work)
+        task_id = await queue.start_task(ACCOUNT, SESSION, "x" * 300)
+        error = (await ended(queue, task_id))["error"]
+        assert error.startswith("The input fits no event")
+        assert [kind for kind, _ in await events(log)] == ["task_result"]
+    finally:
+        await world.close()

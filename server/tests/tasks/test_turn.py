@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.errors import BackplaneUnavailable, EventTooLarge
+from moorage.errors import BackplaneUnavailable, EventTooLarge, InvalidEvent
 from moorage.events.frames import EventId
 from moorage.events.log import EventLog
 from moorage.tasks.context import Task
@@ -24,6 +24,13 @@ async def two_steps(task: Task, input: Any) -> str:
     for number in (1, 2):
         await task.report("step", {"n": number, "of": input})
     return "done"
+
+
+def nested(depth: int) -> Any:
+    value: Any = None
+    for _ in range(depth):
+        value = [value]
+    return value
 
 
 async def turn(world: World) -> dict[str, Any]:
@@ -157,8 +164,9 @@ async def test_what_cannot_be_queued_is_refused(world: World) -> None:
     queue = await world.queue()
     with pytest.raises(EventTooLarge):
         await queue.start_task(ACCOUNT, SESSION, "x" * 65536)
-    with pytest.raises(ValueError, match="JSON"):
-        await queue.start_task(ACCOUNT, SESSION, b"bytes")
+    for value in (b"bytes", nested(254)):
+        with pytest.raises(InvalidEvent):
+            await queue.start_task(ACCOUNT, SESSION, value)
     for name in ("a b", "x" * 65, "ü", "a:b"):
         with pytest.raises(UnknownHandler):
             await queue.start_task(ACCOUNT, SESSION, None, name)
