@@ -60,6 +60,9 @@ class Log(Protocol):
         """Recoverable broadcasts to ``mine`` (rooms and sid) behind ``after`` and not behind ``until``, in order,
         in parts that may be empty."""
 
+    async def told(self, namespace: str, sid: str, after: bytes) -> list[tuple[str, Told]]:
+        """What markers behind ``after`` tell of a socket: node and content."""
+
     def sessions(self, namespace: str) -> Sessions:
         """What is known of the sockets of a namespace."""
 
@@ -173,13 +176,17 @@ class Recovery:
         return pid.sid
 
     async def _may_return(self, namespace: str, pid: Pid, offset: bytes) -> bool:
+        if not await self._log.holds(namespace, offset):
+            return False
         now_ms = int(time.time() * 1000)
         sessions = self._log.sessions(namespace)
+        for node, told in await self._log.told(namespace, pid.sid, offset):
+            sessions.apply(node, pid.sid, told, found=True)
         if not sessions.knows(pid.sid, pid.node, pid.start, now_ms):
             await self._log.learn(namespace, pid)
             if not sessions.knows(pid.sid, pid.node, pid.start, now_ms):
                 return False
-        return not sessions.is_over(pid.sid, pid.node, now_ms) and await self._log.holds(namespace, offset)
+        return not sessions.is_over(pid.sid, pid.node, now_ms)
 
     async def _free(self, namespace: str, sid: str) -> bool:
         """End the socket that still has this sid: its client is here, on another connection."""
@@ -237,18 +244,19 @@ class Recovery:
         if sid not in self.unaware:
             self.journal.gone(namespace, sid, ended=ended)
 
-    def keep(self, namespace: str, sid: str, packet: Encoded) -> None:
-        """An ack for a socket that is away: it is sent if it comes back here within the window."""
-        known = self._log.sessions(namespace).get(sid)
-        if known is None or known.node != self._node or not known.told.left or known.told.ended:
-            return
+    def expect(self, namespace: str, sid: str) -> None:
+        """A socket that waits for acks lost its transport: :meth:`keep` them for the window."""
         key = (namespace, sid)
-        if key not in self._kept:
+        if sid not in self.unaware and key not in self._kept:
             self._kept[key] = []
             window_s = self._log.sessions(namespace).window_s
             asyncio.get_running_loop().call_later(window_s, self._kept.pop, key, None)
-        if len(self._kept[key]) < KEPT_MAX:
-            self._kept[key].append(packet)
+
+    def keep(self, namespace: str, sid: str, packet: Encoded) -> None:
+        """An ack for a socket that is away: it is sent if it comes back here."""
+        kept = self._kept.get((namespace, sid))
+        if kept is not None and len(kept) < KEPT_MAX:
+            kept.append(packet)
 
     def forget(self, namespace: str, sid: str) -> None:
         """Nothing of a socket is here any more, or it was refused by the connect handler."""

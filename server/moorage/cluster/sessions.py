@@ -37,6 +37,11 @@ class Told(msgspec.Struct, omit_defaults=True):
     left: bool = False
     ended: bool = False
 
+    @property
+    def is_plain(self) -> bool:
+        """Nothing but that it is gone."""
+        return self.rooms is None and self.state is None and not self.turn
+
 
 class Marker(msgspec.Struct):
     """``node``, alive at ``at`` (epoch [ms]), tells of ``sockets``: sid -> what it is."""
@@ -59,10 +64,17 @@ class Known(msgspec.Struct):
 
 
 class Sessions:
-    """Merges markers of all nodes. ``window_s``: how long a socket that left is remembered."""
+    """Merges markers of all nodes. ``window_s``: how long a socket that left is remembered.
 
-    def __init__(self, window_s: float, now: Callable[[], float] = time.monotonic) -> None:
+    Of a socket that is plainly gone nothing is remembered, or every client that ever left would cost memory for
+    minutes: when it comes back, that is found in the stream behind its offset. ``only_here``: there is no stream.
+    """
+
+    def __init__(
+        self, window_s: float, *, only_here: bool = False, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self.window_s = window_s
+        self._only_here = only_here
         self._now = now
         self._known: dict[str, Known] = {}
         self._alive: dict[str, int] = {}
@@ -81,10 +93,12 @@ class Sessions:
         self.lives(marker.node, marker.at)
         return [sid for sid, told in marker.sockets.items() if self.apply(marker.node, sid, told)]
 
-    def apply(self, node: str, sid: str, told: Told) -> bool:
-        """True: it was news."""
-        known = Known(node, told, self._now())
+    def apply(self, node: str, sid: str, told: Told, *, found: bool = False) -> bool:
+        """True: it was news. ``found``: in the stream, for a socket that comes back."""
         before = self._known.get(sid)
+        if before is None and told.is_plain and not (found or self._only_here):
+            return True
+        known = Known(node, told, self._now())
         if before is not None and before.version > known.version:
             return False
         self._known[sid] = known

@@ -9,7 +9,7 @@ from typing import Any
 
 from moorage.cluster import wire
 from moorage.cluster.pids import Pid
-from moorage.cluster.sessions import Marker, Sessions
+from moorage.cluster.sessions import Marker, Sessions, Told
 from moorage.cluster.stream import StreamReader
 from moorage.cluster.tail import Missed, PageSize, Tail, size_of
 from moorage.cluster.writer import parse_id
@@ -68,11 +68,18 @@ class StreamLog:
         self, namespace: str, mine: Collection[str], after: bytes, until: bytes
     ) -> AsyncIterator[Missed]:
         """See :meth:`Tail.missed`."""
+        return self._tail(namespace).missed(namespace, mine, after, until)
+
+    async def told(self, namespace: str, sid: str, after: bytes) -> list[tuple[str, Told]]:
+        """See :meth:`Tail.told`."""
+        return await self._tail(namespace).told(sid, after)
+
+    def _tail(self, namespace: str) -> Tail:
         stream = self._stream_of(namespace)
         tail = self._tails.get(stream)
         if tail is None:
             tail = self._tails[stream] = Tail(self._backplane, stream)
-        return tail.missed(namespace, mine, after, until)
+        return tail
 
     def stop(self) -> None:
         """Keep nothing any more."""

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Collection
 from typing import Any
 
 from moorage.cluster import wire
+from moorage.cluster.sessions import Marker, Told
 from moorage.cluster.writer import StreamId, parse_id
 from moorage.storage.backplane import Backplane
 
@@ -25,6 +26,8 @@ KEPT_MAX_BYTES = 64 * 1024 * 1024
 """Of entries as they are in Redis; the oldest are let go, and are read again for the one that needs them."""
 KEPT_S = 10.0
 """How long it is kept after its last use."""
+
+_END = b"%d-%d" % (2**64 - 1, 2**64 - 1)
 
 Missed = list[tuple[bytes, wire.Broadcast]]
 
@@ -49,20 +52,24 @@ def size_of(fields: list[bytes] | None) -> int:
 class _Block:
     """Neighbouring entries, and which rooms they are for. Ids from ``after`` (exclusive) to ``last``."""
 
-    __slots__ = ("after", "by_room", "entries", "last", "size")
+    __slots__ = ("after", "by_room", "entries", "last", "size", "told")
 
     def __init__(self, after: bytes, last: bytes) -> None:
         self.after, self.last = parse_id(after), parse_id(last)
         self.entries: list[tuple[StreamId, bytes, wire.Broadcast]] = []
         self.by_room: dict[tuple[str, str | None], list[int]] = {}
+        self.told: dict[str, list[tuple[str, Told]]] = {}
         self.size = 0
 
     def add(self, entry_id: bytes, fields: list[bytes] | None) -> None:
         self.size += size_of(fields)
         message = wire.decode_entry(fields)
-        if isinstance(message, wire.Malformed) or message.type != wire.BROADCAST:
+        if isinstance(message, wire.Malformed) or message.type not in (wire.BROADCAST, wire.MARKER):
             return
         body = message.body()
+        if isinstance(body, Marker):
+            for sid, told in body.sockets.items():
+                self.told.setdefault(sid, []).append((body.node, told))
         if not isinstance(body, wire.Broadcast) or not body.is_recoverable:
             return
         number = len(self.entries)
@@ -105,6 +112,19 @@ class Tail:
                 yield block.find(namespace, mine, first, last)
         for block in kept:
             yield block.find(namespace, mine, first, last)
+
+    async def told(self, sid: str, after: bytes) -> list[tuple[str, Told]]:
+        """What markers behind ``after`` tell of a socket: node and content. Raises :class:`BackplaneError`."""
+        found: list[tuple[str, Told]] = []
+        async with self._filling:
+            await self._fill(after, _END)
+            kept = [block for block in self._blocks if block.last > parse_id(after)]
+        if kept and kept[0].after > parse_id(after):
+            async for block in self._read(after, b"%d-%d" % kept[0].after):
+                found += block.told.get(sid, ())
+        for block in kept:
+            found += block.told.get(sid, ())
+        return found
 
     async def _fill(self, after: bytes, until: bytes) -> None:
         self._keep()

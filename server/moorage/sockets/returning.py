@@ -51,6 +51,8 @@ class Returning:
         """The transport of a socket that waits for calls is gone."""
         if reason in BROKEN_TRANSPORT and self._window_s > 0:
             self._timers[sid] = asyncio.get_running_loop().call_later(self._window_s, self._over, sid)
+            if self._recovery is not None:
+                self._recovery.expect("/", sid)
         else:
             self._caller_gone(sid)
 

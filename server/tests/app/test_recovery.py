@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from moorage.client.connection import Connection
+
 from ..valkey import Valkey
 from .raw import Raw
 from .running import Running, running
@@ -138,9 +140,8 @@ async def test_who_said_goodbye_is_not_recovered(places: list[Running], until: U
     async with client(first) as raw:
         await raw.ws.send_str("41")
         await until(lambda: len(first.replica.clients) == 0)
+        await update(second, 1)
         await raw.cut()
-        await asyncio.sleep(0)
-        await until(lambda: second.replica.manager.recovery._log.sessions("/").get(raw.sid) is not None)
         await raw.connect(second.url)
         assert not raw.recovered
 
@@ -298,6 +299,22 @@ async def test_texts_do_not_become_offsets(places: list[Running], until: Until) 
         await raw.connect(second.url)
         assert raw.recovered
         await until(lambda: numbers(raw) == [1, 2])
+
+
+async def test_our_own_client_recovers(places: list[Running], until: Until) -> None:
+    at, other = places
+    got: list[int] = []
+    connection = Connection(at.url, at.token())
+    connection.on("update", lambda payload: got.append(payload["body"]["number"]))
+    async with connection:
+        for round in range(3):  # the first time before any event
+            socket = connection._socket
+            assert socket is not None
+            socket.eio.ws._response.connection.transport.abort()
+            await until(lambda socket=socket: not socket.alive)
+            await update(other, round)
+            await until(lambda round=round: got == [*range(round + 1)])
+            assert connection.recovered
 
 
 async def test_what_is_emitted_to_one_socket_is_not_missed(places: list[Running], until: Until) -> None:

@@ -37,13 +37,26 @@ def newest(markers: list[Marker], sid: str) -> tuple[int, int, str]:
 def test_the_newest_wins_in_whatever_order_they_are_read(markers: list[Marker], random: object) -> None:
     shuffled = copy.copy(markers)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    sessions = Sessions(WINDOW_S)
+    sessions = Sessions(WINDOW_S, only_here=True)
     for marker in shuffled:
         sessions.read(marker)
     for sid in {sid for marker in markers for sid in marker.sockets}:
         known = sessions.get(sid)
         assert known is not None
         assert known.version == newest(markers, sid)
+
+
+def test_who_is_plainly_gone_costs_nothing_unless_it_comes_back() -> None:
+    sessions = Sessions(WINDOW_S)
+    gone = Told(at=5, left=True)
+    sessions.read(Marker("x", 0, {f"s{number}": gone for number in range(1000)}))
+    assert len(sessions) == 0
+    sessions.apply("x", "s1", gone, found=True)
+    assert len(sessions) == 1
+    # one of which something was told is known to be gone
+    sessions.read(Marker("x", 0, {"t": Told(at=4, rooms=["a"])}))
+    sessions.read(Marker("x", 0, {"t": Told(at=5, left=True, ended=True)}))
+    assert sessions.is_over("t", "x", 5)
 
 
 def test_what_is_older_is_no_news() -> None:
@@ -77,7 +90,7 @@ def test_known_when_more_was_read_than_can_matter() -> None:
 
 
 def test_over_after_the_window_or_a_goodbye() -> None:
-    sessions = Sessions(WINDOW_S)
+    sessions = Sessions(WINDOW_S, only_here=True)
     now = 10_000_000
     sessions.read(Marker("x", now, {"left": Told(at=now, left=True), "ended": Told(left=True, ended=True)}))
     assert sessions.is_over("ended", "x", now)
@@ -99,5 +112,5 @@ def test_forgotten_when_it_cannot_come_back() -> None:
     sessions = Sessions(WINDOW_S, now=lambda: time[0])
     for number in range(1000):
         time[0] = number * RESTATE_S
-        sessions.apply("x", f"s{number}", Told(at=number, left=True))
+        sessions.apply("x", f"s{number}", Told(at=number, left=True), found=True)
     assert len(sessions) <= (WINDOW_S + 2 * RESTATE_S) / RESTATE_S + 1
