@@ -322,6 +322,8 @@ class KubernetesDriver:
             for container in dict.fromkeys([*pod.ended, pod.container]):
                 path = self.logs.files.get(container)
                 if path is not None:
+                    if container in pod.ended:
+                        await self.logs.finished(container)
                     text = await asyncio.to_thread(path.read_text, errors="replace")
                     lines += [
                         line[len(prefix) :] for line in text.split("\n")[:-1] if line.startswith(prefix)

@@ -13,6 +13,7 @@ from moorage_chaos.drivers.base import DriverError
 from moorage_chaos.drivers.kubernetes_api import Api
 from moorage_chaos.drivers.kubernetes_pods import Pod, replica_id
 
+AGAIN_S = 0.2
 STALLED = b"this process stalled"
 """What a replica prints that did not run for longer than others wait for its beats: on a machine without CPU to give it
 this happens without any fault of ours."""
@@ -47,12 +48,15 @@ class Logs:
         known = False
         with path.open("ab") as file:
             while True:
-                file.truncate(0)
+                fresh = True
                 try:
                     async for line in self._api.lines(
                         f"/api/v1/namespaces/{self._namespace}/pods/{pod.name}/log",
                         {"container": pod.main, "follow": "true"},
                     ):
+                        if fresh:  # not before: what a dead container printed cannot be had again
+                            file.truncate(0)
+                            fresh = False
                         file.write(line + b"\n")
                         file.flush()
                         if STALLED in line:
@@ -60,14 +64,15 @@ class Logs:
                         if not known and (replica := replica_id(line.decode(errors="replace"))):
                             known = True
                             self._introduced(pod, container, replica)
-                    if known or pod.container != container:
+                    if not fresh and (known or pod.going or pod.main != "server"):
+                        return
+                    if pod.container != container:
                         return
                 except (DriverError, TimeoutError, OSError, aiohttp.ClientError, ValueError):
                     if pod.going or pod.container != container:
                         return
-                await asyncio.sleep(
-                    0.2
-                )  # the container is being made, or the stream was lost: from the start again
+                # The container is being made, or the stream was lost: from the start again.
+                await asyncio.sleep(AGAIN_S)
 
     async def finished(self, container: str, bound_s: float = 5.0) -> None:
         """Wait until all that a container printed is in its file; a log that does not end is left as it is."""
