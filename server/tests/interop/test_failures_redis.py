@@ -155,3 +155,69 @@ async def test_failure_31_redis_that_closes_idle_connections(
     await asyncio.sleep(2.2)
     await until(lambda: valkey.client.pubsub_numsub("socket.io#/#")[0][1] == 2)
     await pair.both_ways(until, "after idling")
+
+
+class Door:
+    """What a name in ``REDIS_URL`` is in a failover: new connections lead to another server, old ones stay."""
+
+    def __init__(self, port: int) -> None:
+        self.behind = port
+        self._pipes: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> str:
+        self._server = await asyncio.start_server(self._enter, "127.0.0.1", 0)
+        return f"redis://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/0"
+
+    async def _enter(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self.behind)
+        for source, sink in ((reader, back), (there, writer)):
+            task = asyncio.create_task(self._pipe(source, sink))
+            self._pipes.add(task)
+            task.add_done_callback(self._pipes.discard)
+
+    async def _pipe(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        try:
+            while data := await source.read(65536):
+                sink.write(data)
+        except ConnectionError:
+            pass
+        finally:
+            sink.close()
+
+    async def close(self) -> None:
+        self._server.close()
+        for task in tuple(self._pipes):
+            task.cancel()
+        await asyncio.gather(*self._pipes, return_exceptions=True)
+
+
+async def test_failure_43_on_after_a_failover(valkey_factory: Callable[..., Valkey], until: Until) -> None:
+    old, new = (valkey_factory("--repl-diskless-sync-delay", "0") for _ in range(2))
+    new.client.replicaof("127.0.0.1", old.port)
+    await until(lambda: new.client.info("replication").get("master_link_status") == "up")
+    door = Door(old.port)
+    url = await door.open()
+    nodes: list[Node] = []
+    try:
+        nodes += [await Node(url).start(), await Node(url).start()]
+        sender, receiver = nodes
+        socket = await receiver.client("p0", "all")
+        for n in range(200):
+            if n == 100:
+                await until(lambda: not sender.manager.writer.pending)
+                assert old.client.wait(1, 5000) == 1
+                new.client.replicaof("NO", "ONE")
+                door.behind = new.port
+                old.client.replicaof("127.0.0.1", new.port)
+                kill_clients(old)  # as Sentinel does with a master that it demotes
+            sender.manager.emit_now("n", [n], ["all"])
+            await asyncio.sleep(0.001)
+        await until(lambda: len(socket.got) >= 200)
+        assert [event[1] for event in socket.got] == list(range(200))
+        assert new.client.xlen("socket.io") == 200
+        found, complete = await sender.manager.requests.fetch_sockets(["all"])
+        assert ([socket.id for socket in found], complete) == (["p0"], True)
+    finally:
+        for node in nodes:
+            await node.stop()
+        await door.close()
