@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 TAKE_WAIT_MS = 500
 """[ms] One wait for new tasks; tickets of dead workers are looked for as often."""
 
+LAST_TAKE_S = 0.75
+"""[s] A worker that ends waits so long for its last look for tasks: that one wait, and a reply that is normal."""
+
 
 class Runner:
     """Runs tasks of ``handlers``. ``together``: ``store`` and ``events`` are in one Redis, or both in memory."""
@@ -75,8 +78,8 @@ class Runner:
     async def stop(self, window_s: float) -> None:
         """Take no more; what runs has ``window_s`` to end, then it is cancelled and handed back.
 
-        Returns at most ``window_s``, or one wait for tasks and one reply of Redis if that is longer, and the handlers'
-        :data:`CANCEL_S` and one reply of Redis later.
+        Returns at most ``window_s``, or :data:`LAST_TAKE_S` if that is longer, and the handlers' :data:`CANCEL_S` and
+        one reply of Redis later.
         """
         if not self._loops:
             return
@@ -85,7 +88,7 @@ class Runner:
         self._loops, self._closed = [], True
         self._room.set()
         # Cancelled in the middle, it could have been given tasks that nobody would know of until the take-over.
-        await asyncio.wait({taking}, timeout=TAKE_WAIT_MS / 1000 + self._settings.redis_timeout_ms / 1000)
+        await asyncio.wait({taking}, timeout=LAST_TAKE_S)
         taking.cancel()
         # Only now: what is handed back must not come to this worker again.
         self._execution.stopping.set()
