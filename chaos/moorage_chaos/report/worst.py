@@ -15,7 +15,9 @@ EACH = 4
 BEFORE_NS = 500_000_000
 """What happened shortly before may be the cause."""
 LINES = 30
-"""Of a trace."""
+"""Of a trace; of a longer one the first and the last half of these."""
+LAG_MS = 50
+"""A shorter lag of the harness explains nothing."""
 AROUND = (
     "down",
     "cut",
@@ -53,11 +55,12 @@ def _story(pair: Pair, runs: Iterable[Pair], around: list[Event], timeline: Time
         events += [run.invoke, *([run.end] if run.end else [])]
     near = [e for e in around if pair.t0 - BEFORE_NS <= e.t <= last and _concerns(e, pair)]
     events = sorted([*events, *near], key=lambda e: e.t)
-    trace = [
-        {"ms": round((e.t - pair.t0) / 1e6, 2), "who": e.process, "what": _words(e)} for e in events[:LINES]
+    trace: list[dict[str, Any]] = [
+        {"ms": round((e.t - pair.t0) / 1e6, 2), "who": e.process, "what": _words(e)} for e in events
     ]
-    if len(events) > LINES:
-        trace.append({"ms": None, "who": "", "what": f"… {len(events) - LINES} more"})
+    if len(trace) > LINES:
+        left_out = {"ms": None, "who": "", "what": f"… {len(trace) - LINES} left out …"}
+        trace[LINES // 2 : -LINES // 2] = [left_out]
     value = pair.value
     route = f"{value.get('caller')} → {value.get('target') or value.get('method')}"
     return {
@@ -74,6 +77,8 @@ def _story(pair: Pair, runs: Iterable[Pair], around: list[Event], timeline: Time
 
 def _concerns(event: Event, pair: Pair) -> bool:
     """What happened to the system concerns every call; what happened to a client, its own."""
+    if event.op == "lag":
+        return bool(event.value["ms"] >= LAG_MS)
     client = event.value.get("client") or event.value.get("daemon")
     if client is None:
         # The ends of connects and registers carry no client, but are told by the client's own process.

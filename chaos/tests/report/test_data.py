@@ -167,3 +167,18 @@ def test_a_row_whose_history_is_missing_or_junk_costs_only_its_charts(tmp_path: 
     assert first["history"]["events"] == len(whole().events)
     assert second["history"] is None
     assert "line 1" in second["trouble"]
+
+
+def test_a_long_trace_keeps_its_beginning_and_its_end() -> None:
+    story = Story()
+    for n in range(60):
+        story.at(n).history.note("cut", client="caller")
+    story.at(0)
+    operation = story.history.begin("call", process="caller", caller="caller", method="m")
+    story.at(70)
+    operation.info(code="timeout")
+    [found] = worst(story.history, Timeline.of(story.history))
+    what = [step["what"] for step in found["trace"]]
+    assert what[-1].startswith("call info")
+    assert what[0].startswith(("cut", "call invoke"))
+    assert "32 left out" in what[len(what) // 2]
