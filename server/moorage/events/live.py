@@ -81,6 +81,8 @@ class Live:
         self.groups: dict[str, Group] = {}
         self.malformed = 0
         """Messages of the live channel that were none of ours."""
+        self.on_deleted: Callable[[str], None] = lambda session_id: None
+        """Told of a session that was deleted, here or elsewhere; more than once, and not of every one."""
         self._read = read
         self._reachable = reachable
         self._own = own
@@ -116,6 +118,8 @@ class Live:
 
     def end_session(self, session_id: str, code: int) -> None:
         """End all readers of a session here."""
+        if code == NO_SESSION:
+            self.on_deleted(session_id)
         group = self.groups.get(session_id)
         for reader in list(group.readers) if group is not None else ():
             reader.end(code)
@@ -139,10 +143,14 @@ class Live:
 
     def message(self, payload: bytes) -> None:
         """A message of the live channel, from anybody."""
-        if not self.groups or (self._own and payload.startswith(self._own)):
+        if self._own and payload.startswith(self._own):
             return
+        if not self.groups and not payload.endswith(b"true}"):
+            return  # nobody here to tell; deletions are of interest without readers, too
         try:
             envelope = self._decoder.decode(payload)
+            if envelope.deleted:
+                self.on_deleted(envelope.sessionId)
             group = self.groups.get(envelope.sessionId)
             if group is not None:
                 self._message(group, envelope)

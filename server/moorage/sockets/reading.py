@@ -9,6 +9,7 @@ from moorage.events.readers.base import GOING_AWAY
 from moorage.settings import Settings
 from moorage.sockets.background import Background
 from moorage.sockets.clients import Clients
+from moorage.sockets.owners import Owners
 from moorage.sockets.server import SocketServer
 from moorage.sockets.streams import Streams
 from moorage.sockets.subscriptions import Subscriptions
@@ -33,10 +34,12 @@ class Reading:
         server: SocketServer,
     ) -> None:
         self.log = EventLog(backplane, settings, readers=True)
+        owners = Owners(state)
+        self.log.live.on_deleted = owners.forget
         self.streams = Streams(
-            self.log, state, verify, background, max_message_bytes=settings.max_payload_bytes
+            self.log, owners, verify, background, max_message_bytes=settings.max_payload_bytes
         )
-        self.subscriptions = Subscriptions(clients, state, self.log, background, server.push, server.unsent)
+        self.subscriptions = Subscriptions(clients, owners, self.log, background, server.push, server.unsent)
         server.http_protocol.streams = self.streams  # type: ignore[attr-defined]
         server.direct.update(self.subscriptions.handlers)
         server.on_closed.append(self.subscriptions.closed)

@@ -20,8 +20,8 @@ from moorage.events.readers.base import TRY_AGAIN, Limits
 from moorage.events.readers.websocket import WebSocketReader
 from moorage.sockets.background import Background
 from moorage.sockets.handshake import ID_MAX
+from moorage.sockets.owners import Owners
 from moorage.sockets.websocket import Connection
-from moorage.storage.state import State
 
 SUBPROTOCOL = "moorage.v1"
 BEARER = "bearer."
@@ -29,6 +29,9 @@ BEARER = "bearer."
 
 TOKEN_PARAMETERS = ("token", "access_token", "authorization", "bearer", "auth")
 """Where people put a token that does not belong in a URL, which proxies and browsers keep."""
+
+TOGETHER_MAX = 32
+"""Let in during one turn of the loop, some 10 ms: a thousand that come back at once must not hold up everything else."""
 
 _PATH = re.compile(r"/v1/sessions/([^/]+)/stream/?")
 
@@ -52,7 +55,7 @@ class Streams:
     def __init__(
         self,
         log: EventLog,
-        state: State,
+        owners: Owners,
         verify: Callable[[object], Awaitable[str]],
         background: Background,
         *,
@@ -62,7 +65,8 @@ class Streams:
         self.max_http_buffer_size = max_message_bytes
         self.max_buffer_bytes = log.settings.reader_max_buffer_bytes
         self._log = log
-        self._state = state
+        self._owners = owners
+        self._gate = asyncio.Semaphore(TOGETHER_MAX)
         self._verify = verify
         self._background = background
         self._limits = Limits.of(log.settings)
@@ -77,6 +81,8 @@ class Streams:
         self, session_id: str, query_string: str, headers: Sequence[tuple[bytes, bytes]]
     ) -> Admitted:
         """Raises HttpError: 401, 404, or 503 when the session cannot be looked up."""
+        async with self._gate:
+            await asyncio.sleep(0)
         query = parse_qs(query_string, keep_blank_values=True)
         if any(name in query for name in TOKEN_PARAMETERS):
             raise HttpError(401, "Invalid token", "A token in the URL is refused")
@@ -89,7 +95,7 @@ class Streams:
         except InvalidToken:
             raise HttpError(401, "Invalid token") from None
         try:
-            found = len(session_id) <= ID_MAX and await self._state.get_session(account, session_id)
+            found = len(session_id) <= ID_MAX and await self._owners.owns(account, session_id)
         except BackplaneError:
             raise Unavailable from None
         if not found:

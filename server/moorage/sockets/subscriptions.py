@@ -18,7 +18,7 @@ from moorage.events.readers.socketio import Carrier, SocketIoReader
 from moorage.sockets.background import Background
 from moorage.sockets.clients import Clients
 from moorage.sockets.handshake import is_id
-from moorage.storage.state import State
+from moorage.sockets.owners import Owners
 
 Reply = Callable[..., None]
 Handler = Callable[[str, list[Any], Reply | None], None]
@@ -61,14 +61,14 @@ class Subscriptions:
     def __init__(
         self,
         clients: Clients,
-        state: State,
+        owners: Owners,
         log: EventLog,
         background: Background,
         push: Callable[[str, Encoded], None],
         unsent: Callable[[str], int],
     ) -> None:
         self._clients = clients
-        self._state = state
+        self._owners = owners
         self._log = log
         self._background = background
         self._push = push
@@ -126,7 +126,7 @@ class Subscriptions:
     ) -> None:
         error = None
         try:
-            if await self._state.get_session(account, session_id) is None:
+            if not await self._owners.owns(account, session_id):
                 error = "Session not found"
         except BackplaneError:
             error = "Backplane unavailable"
