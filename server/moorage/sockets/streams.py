@@ -31,7 +31,7 @@ TOKEN_PARAMETERS = ("token", "access_token", "authorization", "bearer", "auth")
 """Where people put a token that does not belong in a URL, which proxies and browsers keep."""
 
 TOGETHER_MAX = 32
-"""Let in during one turn of the loop, some 10 ms: a thousand that come back at once must not hold up everything else."""
+"""Let in during one turn of the loop, some 10 ms: a thousand that come back at once must not hold up all else."""
 
 _PATH = re.compile(r"/v1/sessions/([^/]+)/stream/?")
 
