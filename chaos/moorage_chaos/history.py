@@ -109,6 +109,10 @@ class Pair:
         return (self.end.t - self.invoke.t) / 1e6 if self.end else None
 
 
+def _event_of(row: dict[str, Any]) -> Event:
+    return Event(row["t"], row["wall"], row["process"], row["op"], row["phase"], row["value"], row.get("id"))
+
+
 class Operation:
     """An operation that was invoked; exactly one of ok, fail, info ends it (later ends are ignored)."""
 
@@ -194,6 +198,17 @@ class History:
         if t1 is not None:
             self.add(op, phase, result, process=process, id=self._next, t=t1)
 
+    def join(self, lines: Iterable[bytes]) -> None:
+        """Add notes that another process of this machine has recorded. Raises ValueError for what is none."""
+        for line in lines:
+            try:
+                event = _event_of(orjson.loads(line))
+            except (KeyError, TypeError, ValueError) as error:
+                raise ValueError(f"no history event: {line[:100]!r}") from error
+            if event.id is not None:
+                raise ValueError(f"an operation, no note: {line[:100]!r}")
+            self.events.append(event)
+
     def pairs(self, op: str, where: Callable[[Pair], bool] | None = None) -> list[Pair]:
         """Operations named ``op`` in the order of their invokes, those without an end included."""
         open_: dict[int, Pair] = {}
@@ -252,15 +267,7 @@ class History:
                         raise ValueError(f"format {row['format']!r} is not {FORMAT}")
                     history.header = {key: value for key, value in row.items() if key != "format"}
                     continue
-                event = Event(
-                    row["t"],
-                    row["wall"],
-                    row["process"],
-                    row["op"],
-                    row["phase"],
-                    row["value"],
-                    row.get("id"),
-                )
+                event = _event_of(row)
             except (KeyError, TypeError, ValueError) as error:
                 raise ValueError(f"line {number} is no history event: {error}") from error
             history.events.append(event)

@@ -59,6 +59,8 @@ class Rendering:
             "from": source,
             "mark": mark_of(type, data),
         }
+        if type == "unlogged" and isinstance(data, dict):
+            value["count"] = data.get("count")
         self.history.note("event", process=self.name, reader=self.name, **value)
         self.types.append(type)
         if type == "question":
@@ -106,7 +108,7 @@ class Reader(Rendering):
 
     kind = "python"
 
-    def __init__(self, clients: Clients, name: str, session: str, stream: EventStream, at: str) -> None:
+    def __init__(self, clients: Clients, name: str, session: str, stream: EventStream, at: str = "") -> None:
         super().__init__(clients, name, session, at)
         self.stream = stream
         self._clients = clients

@@ -211,3 +211,27 @@ def away_at_most(bar_s: float, at_least: int) -> Checker:
         yield judge_quantile(history, "away", spans, 1.0, bar_s * 1000)
 
     return check_away_at_most
+
+
+def holes_told(at_least: int) -> Checker:
+    """Each reader is told of every event of its session that got no id: by the counts of ``unlogged``, or a gap. One
+    that came with an id after all is no hole."""
+
+    def check_holes_told(history: History) -> Iterator[Promise]:
+        holes: dict[str, list[Pair]] = defaultdict(list)
+        for pair in select(history, "append"):
+            if pair.phase == "ok" and pair.result.get("id") is None and not pair.value.get("transient"):
+                holes[pair.value["session"]].append(pair)
+        total = silent = 0
+        for story in stories(history):
+            marks = {note.value.get("mark") for note in story.rendered if note.value["id"] is not None}
+            missing = [a for a in holes[story.session] if story.wants(a) and a.value.get("mark") not in marks]
+            told = sum(
+                int(n.value.get("count") or 0) for n in story.rendered if n.value["type"] == "unlogged"
+            )
+            total += len(missing)
+            silent += max(0, len(missing) - told) if not story.gaps else 0
+        yield Promise("events without an id that nobody was told of", "0", silent, f"of {total}",
+                      held(not silent, total >= at_least))  # fmt: skip
+
+    return check_holes_told

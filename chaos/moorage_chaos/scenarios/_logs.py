@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from moorage_chaos import journals
@@ -44,9 +44,27 @@ class Logs:
     async def turn(self, account: Account, reader: Rendering, input: Any, handler: str, **tags: Any) -> str:
         """Start a task through the reader's own client; its id. Raises ClientError if it was not started."""
         value = {"session": reader.session, "reader": reader.name, "handler": handler, **tags}
-        operation = self.ctx.history.begin("turn", process=reader.name, **value)
+        return await self._started(account, reader.start_task(input, handler), value)
+
+    async def start(self, account: Account, session: str, input: Any, handler: str) -> str:
+        """The same by HTTP, for sessions whose readers are elsewhere. Raises ConnectionError, TimeoutError."""
+        path = f"/v1/sessions/{session}/tasks"
+
+        async def post() -> str:
+            body = {"input": input, "handler": handler}
+            status, answer = await self.ctx.clients.request("POST", path, body, account=account)
+            if status != 202:
+                raise ConnectionError(f"POST {path} answered {status} {answer!r}")
+            return str(answer["taskId"])
+
+        return await self._started(account, post(), {"session": session, "handler": handler})
+
+    async def _started(
+        self, account: Account, starting: Coroutine[Any, Any, str], value: dict[str, Any]
+    ) -> str:
+        operation = self.ctx.history.begin("turn", **value)
         try:
-            task = await reader.start_task(input, handler)
+            task = await starting
         except Exception as error:
             operation.info(error=f"{type(error).__name__}: {error}")
             raise

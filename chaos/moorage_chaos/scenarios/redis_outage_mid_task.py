@@ -10,7 +10,7 @@ import aiohttp
 from moorage_chaos.accounts import Account
 from moorage_chaos.checkers import judge
 from moorage_chaos.checkers.bite import fault_happened, killed
-from moorage_chaos.checkers.logged import each_once, log_order
+from moorage_chaos.checkers.logged import each_once, holes_told, log_order
 from moorage_chaos.checkers.outage import (
     announced_within,
     done_soon_after,
@@ -130,6 +130,7 @@ class RedisOutageMidTask(Scenario):
                 ids_again_within(AGAIN_S, 2 * TURNS),
                 announced_within(AGAIN_S, 2 * TURNS),
                 each_once(2 * TURNS * 10, gaps=True),
+                holes_told(1),
                 log_order(),
             ),
         )

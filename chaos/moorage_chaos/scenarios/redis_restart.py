@@ -9,7 +9,7 @@ from moorage_chaos.checkers import judge
 from moorage_chaos.checkers.bite import crossing, fault_happened, killed, reached
 from moorage_chaos.checkers.broadcast import exactly_once
 from moorage_chaos.checkers.ends import all_ok, typed_ends
-from moorage_chaos.checkers.logged import each_once, log_order
+from moorage_chaos.checkers.logged import each_once, holes_told, log_order
 from moorage_chaos.checkers.outage import announced_within
 from moorage_chaos.drivers.base import Can, Setup
 from moorage_chaos.faults.redis import Kill
@@ -81,6 +81,7 @@ class RedisRestart(Scenario):
                 all_ok("calls between all pairs 2 s after", 80, way="cross", group="back"),
                 exactly_once(20, what="all", group="back"),
                 each_once(100, gaps=True),
+                holes_told(1),
                 log_order(),
                 announced_within(AGAIN_S, 1),
             ),

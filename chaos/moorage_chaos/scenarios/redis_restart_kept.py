@@ -11,7 +11,7 @@ from moorage_chaos.checkers.bite import crossing, fault_happened, killed, reache
 from moorage_chaos.checkers.broadcast import exactly_once, in_order
 from moorage_chaos.checkers.ends import all_ok, typed_ends
 from moorage_chaos.checkers.figures import at_most
-from moorage_chaos.checkers.logged import each_once, log_order
+from moorage_chaos.checkers.logged import each_once, holes_told, log_order
 from moorage_chaos.drivers.base import Can, DriverError, Setup
 from moorage_chaos.faults.redis import Kill
 from moorage_chaos.history import History
@@ -116,6 +116,7 @@ class RedisRestartKept(Scenario):
                 exactly_once(1, all_accepted=False, what="all", group=("away", "returning")),
                 in_order(what="all"),
                 each_once(100),
+                holes_told(1),
                 log_order(),
             ),
         )

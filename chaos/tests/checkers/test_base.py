@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage_chaos.checkers import judge
-from moorage_chaos.checkers.base import judge_quantile, quantile, quantile_name
+from moorage_chaos.checkers.base import Lags, judge_quantile, quantile, quantile_name
 from moorage_chaos.checkers.latency import duration
 from moorage_chaos.history import History
 from moorage_chaos.verdict import Promise
@@ -64,3 +64,15 @@ def test_only_the_harness_own_lag_excuses() -> None:
     assert judge_quantile(history, "x", spans(60.0), 1.0, 10).verdict == "failed"
     assert judge_quantile(history, "x", [(int(100e6), int(150e6))], 1.0, 10).verdict == "failed"
     assert judge_quantile(history, "x", spans(9.0), 1.0, 10).verdict == "passed"
+
+
+def test_lags_of_several_loops_count_once() -> None:
+    history = Tiny()
+    for end, ms in ((100, 50), (80, 60), (300, 10)):  # 20-80 and 50-100 overlap
+        history.see("lag", end, ms=ms)
+    lags = Lags(history)
+    found = [
+        round(lags.overlap_ms(int(a * 1e6), int(b * 1e6)))
+        for a, b in ((0, 400), (90, 295), (100, 290), (25, 26))
+    ]
+    assert found == [90, 15, 0, 1]

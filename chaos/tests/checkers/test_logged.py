@@ -2,7 +2,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from moorage_chaos.checkers.logged import each_once, log_order, number, turns_ended
+from moorage_chaos.checkers.logged import (
+    away_at_most,
+    each_once,
+    holes_told,
+    log_order,
+    number,
+    overlapped,
+    turns_ended,
+)
 from moorage_chaos.marks import mark_of
 
 from ._tiny import Tiny, verdicts
@@ -145,3 +153,61 @@ def test_marks() -> None:
     assert mark_of("task_result", {"taskId": "t"}) == "task_result:t"
     assert mark_of("question", {"questionId": "q"}) == "question:q"
     assert mark_of("unlogged", {"count": 1}) is mark_of("item", "text") is None
+
+
+def holed() -> Tiny:
+    """Two of four events got no id."""
+    history = Tiny()
+    history.see("reader", 1, reader="a", session="s", kind="python")
+    for n in (1, 2, 3, 4):
+        result = {"id": f"{n}-0", "seq": n} if n in (1, 4) else {"id": None, "seq": None}
+        history.call(
+            n * 10,
+            n * 10 + 1,
+            op="append",
+            session="s",
+            type="item",
+            mark=f"e{n}",
+            transient=False,
+            result=result,
+        )
+    return history
+
+
+def test_holes_are_told_by_their_number() -> None:
+    name = "events without an id that nobody was told of"
+    assert verdicts(Tiny(), holes_told(1)) == {name: "unknown"}
+    for count, verdict in ((0, "failed"), (1, "failed"), (2, "passed")):
+        history = holed()
+        history.see("event", 50, reader="a", id="3-0", type="unlogged", mark=None, count=count)
+        assert verdicts(history, holes_told(1)) == {name: verdict}
+    history = holed()
+    history.see("gap", 50, reader="a", reason="epoch")
+    assert verdicts(history, holes_told(1)) == {name: "passed"}
+
+
+def test_one_that_was_logged_after_all_is_no_hole() -> None:
+    history = holed()
+    history.see("event", 50, reader="a", id="3-0", type="unlogged", mark=None, count=1)
+    history.see("event", 51, reader="a", id="2-5", type="item", mark="e2")
+    assert set(verdicts(history, holes_told(1)).values()) == {"passed"}
+
+
+def test_overlap_is_a_share_of_resumes() -> None:
+    name = "bite: resumes whose replay overlapped live"
+    history = Tiny()
+    assert verdicts(history, overlapped(0.2)) == {name: "unknown"}
+    history.see("resumed", 1, reader="a", kind="python", resumes=8, overlaps=1)
+    assert verdicts(history, overlapped(0.2)) == {name: "unknown"}
+    history.see("resumed", 1, reader="b", kind="python", resumes=2, overlaps=1)
+    assert verdicts(history, overlapped(0.2)) == {name: "passed"}
+
+
+def test_readers_must_come_back_and_soon() -> None:
+    history = Tiny()
+    for t, state in ((0, "live"), (100, "waiting"), (150, "connecting"), (600, "live")):
+        history.see("reader-state", t, reader="a", state=state)
+    assert set(verdicts(history, away_at_most(0.5, 1)).values()) == {"passed"}
+    assert verdicts(history, away_at_most(0.4, 1))["away max"] == "failed"
+    history.see("reader-state", 700, reader="b", state="waiting")
+    assert verdicts(history, away_at_most(0.5, 1))["readers back"] == "failed"
