@@ -32,6 +32,9 @@ GROUP = "workers"
 CONSUMER_IDLE_MS = 3_600_000
 """[ms] A consumer that did nothing for so long is a worker that is gone: living ones read twice a second."""
 
+IN_TIME = 0.9
+"""Part of a caller's patience in which a task may be queued; the rest is the way of the answer."""
+
 _HOLDS = {1: Hold.KEPT, 0: Hold.LOST, -1: Hold.GONE}
 
 
@@ -42,6 +45,7 @@ class RedisTasks:
         self._pool = RedisPool(url, name=f"{name}-tasks", ca_file=ca_file, timeout_ms=timeout_ms)
         self._timeout_ms = timeout_ms
         self._cursors: dict[str, bytes | str] = {}
+        self._groups = False
 
     async def start(self) -> None:
         """Nothing to wait for: connections are made when needed."""
@@ -62,7 +66,7 @@ class RedisTasks:
         except BackplaneError:
             raise BackplaneUnavailable("state: nothing was queued") from None
         # A frozen Redis does what waits in its buffers when it wakes, long after the caller was told 503.
-        latest = int(seconds) * 1000 + int(micros) // 1000 + self._timeout_ms
+        latest = int(seconds) * 1000 + int(micros) // 1000 + round(self._timeout_ms * IN_TIME)
         said = await self._run(
             scripts.ADD,
             *(record.id, record.account, record.session_id, record.handler, record.input),
@@ -90,6 +94,8 @@ class RedisTasks:
     async def take(
         self, worker: str, handlers: Collection[str], count: int, wait_ms: int, takeover_ms: int
     ) -> list[Ticket]:
+        if not self._groups:
+            await self._make_groups(handlers)
         try:
             tickets: list[Ticket] = []
             for handler in handlers:
@@ -101,7 +107,7 @@ class RedisTasks:
         except BackplaneReply as error:
             if not str(error).startswith("NOGROUP"):
                 raise
-            await self._make_groups(handlers)
+            self._groups = False
             return []
 
     async def _claim(self, worker: str, handler: str, count: int, takeover_ms: int) -> list[Ticket]:
@@ -136,6 +142,7 @@ class RedisTasks:
                 if not str(error).startswith("BUSYGROUP"):
                     raise
         await self._run(scripts.TIDY, CONSUMER_IDLE_MS, *handlers)
+        self._groups = True
 
     async def begin(self, worker: str, ticket: Ticket, takeover_ms: int, lost_max: int) -> Begun | None:
         found = await self._run(
