@@ -238,6 +238,10 @@ class Replica:
         calls.on_waited = metrics.rpc_grace_wait.observe
         calls.on_evidence = lambda kind: metrics.rpc_evidence.labels(kind).inc()
         calls.on_late = self.serving.on_late = metrics.rpc_late_results.inc
+        if self.manager.recovery is not None:
+            self.manager.recovery.on_return = lambda recovered: metrics.recoveries.labels(
+                "recovered" if recovered else "new"
+            ).inc()
         if self.remote is not None:
             self.remote.on_evidence = calls.on_evidence
             self.remote.on_late = metrics.rpc_late_results.inc

@@ -94,6 +94,14 @@ class Metrics:
         self.connections = Gauge("websocket_connections", "Connected sockets", ["client_type"], registry=r)
         for client_type in ("user-scoped", "session-scoped", "machine-scoped"):
             self.connections.labels(client_type)
+        self.recoveries = Counter(
+            "connection_recoveries_total",
+            "Clients that came back, by what became of them",
+            ["result"],
+            registry=r,
+        )
+        for result in ("recovered", "new"):
+            self.recoveries.labels(result)
         self.event_appends = Counter(
             "event_log_appends_total", "Events reported, by what became of them", ["result"], registry=r
         )

@@ -139,7 +139,8 @@ class Recovery:
         self.unaware: set[str] = set()
         """Sockets whose client was given no private id and must not be sent offsets."""
         self._kept: dict[tuple[str, str], list[Encoded]] = {}
-        self.recovered = self.refused = 0
+        self.on_return: Callable[[bool], None] = lambda recovered: None
+        """A client named a private id, and was recovered or became a new socket."""
 
     # -- connecting ------------------------------------------------------------------------------------
     async def admit(self, eio_sid: str, namespace: str, auth: Any) -> str | None:
@@ -151,7 +152,7 @@ class Recovery:
         except BackplaneError:
             sid = None
         if sid is None:
-            self.refused += 1
+            self.on_return(False)
         return sid
 
     async def _admit(self, eio_sid: str, namespace: str, auth: dict[str, Any]) -> str | None:
@@ -207,7 +208,7 @@ class Recovery:
         if held is not None:
             self._restore(namespace, sid)
             self.journal.moved_here(namespace, sid)
-            self.recovered += 1
+            self.on_return(True)
             for callback in self.on_recovered:
                 callback(namespace, sid)
             return {"pid": held.pid}

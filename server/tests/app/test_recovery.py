@@ -243,6 +243,8 @@ async def test_recovered_after_its_only_replica_was_started_anew(valkey: Valkey,
 async def test_a_trimmed_offset_gives_a_new_socket(pair: list[Running], valkey: Valkey, until: Until) -> None:
     first, second = pair
     async with client(first) as raw:
+        await raw.cut()
+        await raw.connect(second.url)
         await update(first, 1)
         await until(lambda: numbers(raw) == [1])
         await raw.cut()
@@ -250,6 +252,9 @@ async def test_a_trimmed_offset_gives_a_new_socket(pair: list[Running], valkey: 
         valkey.client.xtrim("socket.io", 1, approximate=False)
         await raw.connect(second.url)
         assert not raw.recovered
+        page, _ = second.replica.metrics.render()
+        assert b'connection_recoveries_total{result="recovered"} 1.0' in page
+        assert b'connection_recoveries_total{result="new"} 1.0' in page
         await update(first, 3)
         await until(lambda: numbers(raw) == [1, 3])
 
