@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,6 +17,7 @@ class Doors:
         self.names: set[str] = set()
         self._log = log
         self._target = ("", 0)
+        self._starting = asyncio.Lock()
 
     async def start(self, url: str) -> None:
         """Lead to ``url`` from now on; doors of before are closed."""
@@ -25,9 +27,11 @@ class Doors:
 
     async def open(self, name: str) -> str:
         """URL of one more door."""
-        if self.links is None:
-            self.links = FrontControl()
-            await self.links.start(self._log)
+        async with self._starting:
+            if self.links is None:
+                links = FrontControl()
+                await links.start(self._log)
+                self.links = links
         port = await self.links.link(name, self._target)
         self.names.add(name)
         return f"http://127.0.0.1:{port}"
