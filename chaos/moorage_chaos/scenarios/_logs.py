@@ -110,6 +110,8 @@ class Logs:
             keep: dict[str, Any] = {k: known.get(k) for k in ("status", "result", "attempts", "error")}
             self.ctx.history.note("task", task=task, **keep)
 
+        # Nobody waits for this look: it is not to meet the moment in which all replicas hear nothing yet.
+        await self.ctx.driver.wait_ready()
         await asyncio.gather(*(look(*task) for task in self.tasks))
         await asyncio.gather(*(one.close() for one in readers))
         await journals.collect(self.ctx.driver, self.ctx.history, self.sessions)

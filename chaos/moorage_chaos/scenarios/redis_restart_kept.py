@@ -116,7 +116,7 @@ class RedisRestartKept(Scenario):
                 exactly_once(1, all_accepted=False, what="all", group=("away", "returning")),
                 in_order(what="all"),
                 each_once(100),
-                holes_told(1),
+                holes_told(0),
                 log_order(),
             ),
         )
