@@ -35,7 +35,7 @@ machine adds."""
 WOKEN_S = 2.0
 """A worker that wakes up has so long to say what it must not."""
 STEPS, STEP_MS = 5, 500
-TAKEN_S = 40.0
+TAKEN_S = 20.0
 """Until a task of a dead worker must have ended: silence after which it counts as dead, and all its steps again."""
 
 
