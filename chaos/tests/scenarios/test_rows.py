@@ -51,6 +51,13 @@ MATRIX = [
     "trimmed-gap",
     "question",
     "two-tabs",
+    "apply",
+    "redis-toggle",
+    "drift",
+    "node-drain",
+    "operator-kill",
+    "bad-spec",
+    "scale",
 ]
 
 
