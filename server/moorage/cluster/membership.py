@@ -62,6 +62,7 @@ class Membership:
             lambda heard: self._clock.silent(heard, time.monotonic()),
         )
         self._next_beat = 0.0
+        self._beat: asyncio.Future[int] | None = None
         # upward
         self.on_joined: Callable[[Member], None] = lambda member: None
         self.on_gone: Callable[[Member, GoneBy], None] = lambda member, kind: None
@@ -257,9 +258,9 @@ class Membership:
         if now >= self._next_beat:
             # Slack: a tick may be a little early.
             self._next_beat = now + self._clock.interval_s - self._clock.tick_s / 2
-            if self.backplane.available:
+            if self.backplane.available and (self._beat is None or self._beat.done()):  # a beat says: I hear
                 self._clock.sent(now)
-                self._send_all(["beat", self._tells.number, now])
+                self._beat = self._publish(MEMBERS_CHANNEL, ["beat", self._tells.number, now])
                 self._inboxes.see(self.members.values())
         for member in list(self.members.values()):
             if self._clock.silent(member.heard, now):
