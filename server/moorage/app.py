@@ -202,6 +202,7 @@ class Replica:
             "stream": self.cluster.reader.poisoned,
             "request": self.cluster.requests.malformed,
             "member": self.membership.malformed if self.membership else 0,
+            "event": self.event_log.live.malformed,
         }
 
     def _compose_events(self) -> None:
