@@ -67,6 +67,8 @@ class ApiServer:
         found = self.answers.get(f"{request.method} {request.path}", self.answers.get(request.path))
         if found is None:
             return web.json_response({"message": f"{request.path} not found"}, status=404)
+        if isinstance(found, str):
+            return web.Response(text=found)
         status, answer = found if isinstance(found, tuple) else (200, found)
         return web.json_response(answer, status=status)
 
