@@ -124,10 +124,10 @@ class Tasks(Protocol):
 
     # -- what workers do ---------------------------------------------------------------------------------
     async def take(
-        self, worker: str, handlers: Collection[str], count: int, wait_ms: int, takeover_ms: int
+        self, worker: str, handlers: Collection[str], count: int, wait_ms: int, takeover_ms: int | None
     ) -> list[Ticket]:
-        """Up to ``count``: first those whose worker was not heard of for ``takeover_ms``, then new ones; waits
-        for these up to ``wait_ms``."""
+        """Up to ``count``: first those whose worker was not heard of for ``takeover_ms`` (None: not these), then
+        new ones; waits for these up to ``wait_ms``."""
 
     async def begin(self, worker: str, ticket: Ticket, takeover_ms: int, lost_max: int) -> Begun | None:
         """Make a new attempt. None: the ticket is another's meanwhile, or its task is gone. A task that lost its

@@ -129,7 +129,7 @@ class MemoryTasks:
 
     # -- what workers do ---------------------------------------------------------------------------------
     async def take(
-        self, worker: str, handlers: Collection[str], count: int, wait_ms: int, takeover_ms: int
+        self, worker: str, handlers: Collection[str], count: int, wait_ms: int, takeover_ms: int | None
     ) -> list[Ticket]:
         tickets = self._takeable(worker, handlers, count, takeover_ms)
         if not tickets and wait_ms:
@@ -142,14 +142,16 @@ class MemoryTasks:
             tickets = self._takeable(worker, handlers, count, takeover_ms)
         return tickets
 
-    def _takeable(self, worker: str, handlers: Collection[str], count: int, takeover_ms: int) -> list[Ticket]:
+    def _takeable(
+        self, worker: str, handlers: Collection[str], count: int, takeover_ms: int | None
+    ) -> list[Ticket]:
         now, stale, fresh = self._clock(), [], []
         for handler in handlers:
             for entry, task_id in self._queues[handler].items():
                 task = self._tasks[task_id]
                 if task.holder is None:
                     fresh.append(Ticket(task_id, handler, entry))
-                elif now - task.heard_ms >= takeover_ms:
+                elif takeover_ms is not None and now - task.heard_ms >= takeover_ms:
                     stale.append(Ticket(task_id, handler, entry))
         taken = (stale + fresh)[:count]
         for ticket in taken:

@@ -92,13 +92,14 @@ class RedisTasks:
 
     # -- what workers do ---------------------------------------------------------------------------------
     async def take(
-        self, worker: str, handlers: Collection[str], count: int, wait_ms: int, takeover_ms: int
+        self, worker: str, handlers: Collection[str], count: int, wait_ms: int, takeover_ms: int | None
     ) -> list[Ticket]:
         if not self._groups:
             await self._make_groups(handlers)
         try:
             tickets: list[Ticket] = []
-            for handler in handlers:
+            for handler in handlers if takeover_ms is not None else ():
+                assert takeover_ms is not None
                 tickets += await self._claim(worker, handler, count - len(tickets), takeover_ms)
                 if len(tickets) >= count:
                     return tickets

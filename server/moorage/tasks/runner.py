@@ -61,6 +61,7 @@ class Runner:
         self._running: dict[asyncio.Task[None], Attempt | None] = {}
         self._room = asyncio.Event()
         self._closed = False
+        self._reached_at: float | None = None
         self._loops: list[asyncio.Task[None]] = []
 
     def watch(self, metrics: Metrics) -> None:
@@ -114,20 +115,29 @@ class Runner:
                 continue
             try:
                 tickets = await self._store.take(
-                    self._worker, self._handlers, room, TAKE_WAIT_MS, self._settings.task_takeover_ms
+                    self._worker, self._handlers, room, TAKE_WAIT_MS, self._takeover_ms()
                 )
-            except BackplaneError:
-                await asyncio.sleep(RETRY_S)
-                continue
             except Exception as error:
-                log_bug(log, "taking tasks", error)
+                if not isinstance(error, BackplaneError):
+                    log_bug(log, "taking tasks", error)
+                self._reached_at = None
                 await asyncio.sleep(RETRY_S)
                 continue
+            if self._reached_at is None:
+                self._reached_at = time.monotonic()
             for ticket in tickets:
                 if ticket.task_id not in self.attempts:
                     running = asyncio.create_task(self._run(ticket))
                     self._running[running] = None
                     running.add_done_callback(self._ended)
+
+    def _takeover_ms(self) -> int | None:
+        """None while the storage may just be back: after an outage all workers look dead until each has tried again,
+        which takes those that live one bound of Redis and the pause before it."""
+        settled_s = self._settings.redis_timeout_ms / 1000 + 2 * RETRY_S
+        if self._reached_at is None or time.monotonic() - self._reached_at < settled_s:
+            return None
+        return self._settings.task_takeover_ms
 
     def _ended(self, running: asyncio.Task[None]) -> None:
         del self._running[running]

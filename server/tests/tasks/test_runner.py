@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from moorage.errors import EventTooLarge, InvalidEvent
+from moorage.errors import BackplaneUnavailable, EventTooLarge, InvalidEvent
 from moorage.events.frames import RESERVED_TYPES
+from moorage.storage.tasks_memory import MemoryTasks
 from moorage.tasks.attempts import Superseded
 from moorage.tasks.context import Task
 from moorage.tasks.handlers import HandBack, TaskFailed
@@ -188,6 +189,45 @@ async def test_nothing_of_a_superseded_attempt_reaches_the_log(world: World) -> 
             await asyncio.sleep(0.005)
     assert await ended(queue, task_id) == {"status": "done", "attempts": 2, "result": "new"}
     assert [kind for kind, _ in await events(log)] == ["session_created", "task_result"]
+
+
+async def test_an_outage_is_no_death() -> None:
+    """When the storage is back, all workers look dead until each has tried again."""
+
+    class Watched(MemoryTasks):
+        away = False
+        asked: ClassVar[list[int | None]] = []
+
+        async def take(self, worker: str, handlers: Any, count: int, wait_ms: int, takeover_ms: Any) -> Any:
+            self.asked.append(takeover_ms)
+            if self.away:
+                raise BackplaneUnavailable
+            return await super().take(worker, handlers, count, 1, takeover_ms)
+
+    async def work(task: Task, input: Any) -> None: ...
+
+    async def until_taken_over(store: Watched) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while store.asked[-1:] != [300]:
+                await asyncio.sleep(0.005)
+
+    world = World()
+    world.memory = store = Watched()
+    try:
+        await world.worker(work)
+        await until_taken_over(store)
+        store.away = True
+        failed = len(store.asked)
+        async with asyncio.timeout(WAIT_S):
+            while len(store.asked) < failed + 2:
+                await asyncio.sleep(0.005)
+        store.away = False
+        back = len(store.asked)
+        await until_taken_over(store)
+        assert store.asked[0] is None
+        assert store.asked[back : back + 2] == [None, None]
+    finally:
+        await world.close()
 
 
 async def test_an_end_that_was_kept_but_not_told_is_told_once(
