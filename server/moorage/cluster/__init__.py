@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from moorage.cluster.broadcast import Answers, BroadcastOperator, RemoteSocket
     from moorage.cluster.emitter import Emitter
     from moorage.cluster.manager import RedisStreamsManager
+    from moorage.cluster.server import AsyncServer
 
-__all__ = ["Answers", "BroadcastOperator", "Emitter", "RedisStreamsManager", "RemoteSocket"]
+__all__ = ["Answers", "AsyncServer", "BroadcastOperator", "Emitter", "RedisStreamsManager", "RemoteSocket"]
 
 _HOMES = {
     "Answers": "broadcast",
+    "AsyncServer": "server",
     "BroadcastOperator": "broadcast",
     "Emitter": "emitter",
     "RedisStreamsManager": "manager",

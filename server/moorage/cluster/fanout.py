@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from engineio.packet import MESSAGE
@@ -13,6 +14,8 @@ from moorage.cluster.local import LocalManager
 from moorage.cluster.packets import EVENT, Encoded, encode
 from moorage.cluster.wire import Opts
 
+BEHIND_PACKETS = 1000
+"""A plain Engine.IO socket with so many packets in its queue is behind with reading."""
 TRANSPORT_CLOSE = "transport close"
 
 
@@ -27,6 +30,9 @@ class FanOut(LocalManager):
         self.socket_data: Callable[[str, str], Any] | None = None
         self._sockets_push: bool | None = None
         """The server's sockets are ours; known with the first of them."""
+        self.known_sid: Callable[[str, str], Awaitable[str | None]] | None = None
+        """Gives a connecting client the sid of its last connection: :class:`moorage.cluster.server.AsyncServer`'s."""
+        self._cutting: set[asyncio.Task[None]] = set()
         self.on_join.append(self._room_changed)
         self.on_leave.append(self._room_changed)
 
@@ -65,13 +71,35 @@ class FanOut(LocalManager):
     def is_behind(self, eio_sid: str) -> bool | None:
         """The client does not read as fast as it is sent to; None: it is gone."""
         socket = self.server.eio.sockets.get(eio_sid)
-        return None if socket is None or socket.closed else bool(socket.behind)
+        if socket is None or socket.closed:
+            return None
+        return bool(socket.behind) if self._sockets_push else socket.queue.qsize() > BEHIND_PACKETS
 
     def cut(self, eio_sid: str) -> None:
         """End a transport so that its client comes again."""
         socket = self.server.eio.sockets.get(eio_sid)
-        if socket is not None:
+        if socket is None:
+            return
+        if hasattr(socket, "close_now"):
             socket.close_now(TRANSPORT_CLOSE, abort=True)
+        else:
+            task = asyncio.get_running_loop().create_task(
+                socket.close(wait=False, abort=True, reason=TRANSPORT_CLOSE)
+            )
+            self._cutting.add(task)
+            task.add_done_callback(self._cutting.discard)
+
+    def basic_pre_connect(self, eio_sid: str, namespace: str, sid: str | None = None) -> str | None:
+        """See :meth:`LocalManager.basic_pre_connect`."""
+        made = super().basic_pre_connect(eio_sid, namespace, sid)
+        if made is not None and self.recovery is not None:
+            self.recovery.unaware.add(made)  # until it was given a private id
+        return made
+
+    async def pre_connect(self, eio_sid: str, namespace: str) -> str | None:
+        """See :meth:`LocalManager.pre_connect`; :attr:`known_sid` is asked first."""
+        sid = await self.known_sid(eio_sid, namespace) if self.known_sid is not None else None
+        return sid if sid is not None else await super().pre_connect(eio_sid, namespace)
 
     # -- events ----------------------------------------------------------------------------------------
     def event_packet(self, namespace: str, body: wire.Broadcast, offset: bytes | None) -> Encoded | None:

@@ -41,8 +41,8 @@ class RedisStreamsManager(Utilities):
     ``sharded_pubsub`` is the adapter's ``useShardedPubSub``. ``compat="0.2"`` speaks to adapters of 0.2.x and needs
     no pub/sub: questions and answers go by the stream. ``socket_data(namespace, sid)``, if set, gives what other
     nodes see as a socket's data. With ``recovery_secret``, equal on all nodes, clients are recovered within
-    ``recovery_window_ms`` (0: never); the server must ask :attr:`recovery` whenever a client connects, as
-    :class:`moorage.sockets.server.SocketServer` does.
+    ``recovery_window_ms`` (0: never) if the server takes part: :class:`moorage.cluster.server.AsyncServer`, or
+    Moorage's own.
 
         server = socketio.AsyncServer(client_manager=RedisStreamsManager("redis://localhost"))
 

@@ -33,6 +33,8 @@ from moorage.errors import BackplaneError
 logger = logging.getLogger(__name__)
 
 OFFSET = re.compile(r"[0-9]{1,20}-[0-9]{1,20}", re.ASCII)
+_PYTHON_ENGINEIO = re.compile(r"(?:^|&)transport=[a-z]+&EIO=4(?:&|$)")
+"""How python-engineio's clients write their query; JavaScript and all others seen put EIO first."""
 HELD_MAX = 10_000
 """Packets that wait for one socket during its replay; a replay that cannot keep up ends the connection."""
 KEPT_MAX = 256
@@ -143,19 +145,24 @@ class Recovery:
         """A client named a private id, and was recovered or became a new socket."""
 
     # -- connecting ------------------------------------------------------------------------------------
-    async def admit(self, eio_sid: str, namespace: str, auth: Any) -> str | None:
-        """Give a returning client its old sid and hold what comes for it; None: it is to connect as a new one."""
+    async def admit(self, eio_sid: str, namespace: str, auth: Any, identity: str | None = None) -> str | None:
+        """Give a returning client its old sid and hold what comes for it; None: it is to connect as a new one.
+
+        ``identity``: who it is, where that is known; else ``identify`` is asked.
+        """
         if not isinstance(auth, dict) or auth.get("pid") is None:
             return None
         try:
-            sid = await self._admit(eio_sid, namespace, auth)
+            sid = await self._admit(eio_sid, namespace, auth, identity)
         except BackplaneError:
             sid = None
         if sid is None:
             self.on_return(False)
         return sid
 
-    async def _admit(self, eio_sid: str, namespace: str, auth: dict[str, Any]) -> str | None:
+    async def _admit(
+        self, eio_sid: str, namespace: str, auth: dict[str, Any], identity: str | None
+    ) -> str | None:
         pid = self._pids.read(auth["pid"])
         if pid is None or pid.namespace != namespace:
             return None
@@ -164,7 +171,8 @@ class Recovery:
             offset = pid.start.decode()  # it has not got any event with an offset since
         if not isinstance(offset, str) or OFFSET.fullmatch(offset) is None:
             return None
-        identity = await self.identify(auth)
+        if identity is None:
+            identity = await self.identify(auth)
         if identity is None or self._pids.digest(identity) != pid.digest:
             return None
         if not await self._may_return(namespace, pid, offset.encode()):
@@ -199,12 +207,16 @@ class Recovery:
                 return False
         return True
 
-    def connected(self, namespace: str, sid: str, *, aware: bool) -> dict[str, str]:
+    def connected(
+        self, namespace: str, sid: str, *, aware: bool, identity: str | None = None
+    ) -> dict[str, str]:
         """The connect handler has agreed: what the CONNECT packet says of recovery; it must be sent at once.
 
         ``aware``: the client can be sent a private id and offsets.
         """
         held = self.held.get((namespace, sid))
+        if aware or held is not None:
+            self.unaware.discard(sid)
         if held is not None:
             self._restore(namespace, sid)
             self.journal.moved_here(namespace, sid)
@@ -213,10 +225,10 @@ class Recovery:
                 callback(namespace, sid)
             return {"pid": held.pid}
         if not aware:
-            self.unaware.add(sid)
             return {}
         start = self._log.position(namespace)
-        return {"pid": self._pids.issue(sid, namespace, self._node, start, self.identity_of(namespace, sid))}
+        who = identity if identity is not None else self.identity_of(namespace, sid)
+        return {"pid": self._pids.issue(sid, namespace, self._node, start, who)}
 
     def _restore(self, namespace: str, sid: str) -> None:
         known = self._log.sessions(namespace).get(sid)
@@ -341,6 +353,18 @@ class Recovery:
                 return False
             await asyncio.sleep(LOOK_S)
         return behind is False
+
+
+def knows_offsets(environ: dict[str, Any], auth: Any) -> bool:
+    """Whether a client can be given a private id, and offsets behind the arguments of events.
+
+    python-socketio's client hands an offset to the handler as one argument more, so it gets none, unless what it
+    sends with CONNECT has a key ``pid`` or ``offset``, be it null. All others are taken to ignore further
+    arguments, as JavaScript does.
+    """
+    if isinstance(auth, dict) and ("pid" in auth or "offset" in auth):
+        return True
+    return _PYTHON_ENGINEIO.search(environ.get("QUERY_STRING", "")) is None
 
 
 async def _nobody(auth: Any) -> str | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -16,13 +15,11 @@ from socketio.exceptions import ConnectionRefusedError as Refused
 
 from moorage.cluster.local import LocalManager
 from moorage.cluster.packets import CONNECT, CONNECT_ERROR, DISCONNECT, Packet, encode
+from moorage.cluster.recovery import knows_offsets
 from moorage.sockets.engine import Engine
 from moorage.sockets.transport import SERVER_DISCONNECT, TRANSPORT_ERROR, Peer
 
 logger = logging.getLogger(__name__)
-
-_PYTHON_ENGINEIO = re.compile(r"(?:^|&)transport=[a-z]+&EIO=4(?:&|$)")
-"""How python-engineio's clients write their query; JavaScript and all others seen put EIO first."""
 
 JOIN_TIMEOUT_S = 45.0
 """[s] A client that is in no namespace for this long is closed; connectTimeout of Node's socket.io."""
@@ -212,18 +209,6 @@ class Lifecycle(AsyncServer):  # type: ignore[misc]
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("a handler failed", exc_info=error)
-
-
-def knows_offsets(environ: dict[str, Any], auth: Any) -> bool:
-    """Whether a client can be given a private id, and offsets behind the arguments of events.
-
-    python-socketio's client hands an offset to the handler as one argument more, so it gets none, unless what it
-    sends with CONNECT has a key ``pid`` or ``offset``, be it null. All others are taken to ignore further
-    arguments, as JavaScript does.
-    """
-    if isinstance(auth, dict) and ("pid" in auth or "offset" in auth):
-        return True
-    return _PYTHON_ENGINEIO.search(environ.get("QUERY_STRING", "")) is None
 
 
 def guarded(what: str, callback: Callable[..., Any], *args: Any) -> Any:

@@ -19,12 +19,20 @@ async def pair(start_node: Callable[..., Awaitable[Node]]) -> list[Node]:
     return [await start_node(recovery_secret=SECRET) for _ in range(2)]
 
 
+async def client(node: Node, sid: str) -> FakeSocket:
+    """In the room ``all``, and of a client that knows offsets."""
+    socket = await node.client(sid, "all")
+    assert node.manager.recovery is not None
+    assert node.manager.recovery.connected("/", sid, aware=True).keys() == {"pid"}
+    return socket
+
+
 def numbers(socket: FakeSocket) -> list[int]:
     return [event[1] for event in socket.got]
 
 
 async def test_one_order_everywhere(pair: list[Node], until: Until) -> None:
-    sockets = [await node.client(f"s{i}", "all") for i, node in enumerate(pair)]
+    sockets = [await client(node, f"s{i}") for i, node in enumerate(pair)]
 
     async def emit(node: Node, first: int) -> None:
         for n in range(first, first + 200, 2):
@@ -43,7 +51,7 @@ async def test_one_order_everywhere(pair: list[Node], until: Until) -> None:
 async def test_while_redis_stands_still_local_sockets_get_it_once(
     pair: list[Node], valkey: Valkey, until: Until
 ) -> None:
-    here, there = [await node.client(f"s{i}", "all") for i, node in enumerate(pair)]
+    here, there = [await client(node, f"s{i}") for i, node in enumerate(pair)]
     await pair[0].server.emit("e", 0, room="all")
     await until(lambda: len(here.got) == len(there.got) == 1)
     valkey.freeze()
@@ -64,7 +72,7 @@ async def test_while_redis_stands_still_local_sockets_get_it_once(
 async def test_while_redis_is_gone_local_sockets_get_it_at_once(
     pair: list[Node], valkey: Valkey, until: Until
 ) -> None:
-    here = await pair[0].client("s", "all")
+    here = await client(pair[0], "s")
     valkey.kill()
     await until(lambda: not pair[0].backplane.available)
     await pair[0].server.emit("e", 1, room="all")
@@ -73,7 +81,7 @@ async def test_while_redis_is_gone_local_sockets_get_it_at_once(
 
 
 async def test_what_redis_refuses_is_delivered_here(pair: list[Node], valkey: Valkey, until: Until) -> None:
-    here = await pair[0].client("s", "all")
+    here = await client(pair[0], "s")
     await pair[0].server.emit("e", 0, room="all")
     await until(lambda: numbers(here) == [0])
     valkey.client.config_set("maxmemory", "1mb")
