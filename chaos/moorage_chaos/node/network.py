@@ -153,8 +153,9 @@ def cut(pid: int, side: Side, port: int) -> int:
     """Reset every established connection of a side; how many. Raises NetworkError if the kernel cannot."""
     expression = f"( {'sport' if side == 'client' else 'dport'} = :{port} )"
     argv = ["ss", "-K", "-t", "-n", "-H", "state", "established", expression]
-    killed = len(run(pid, argv).splitlines())
-    if killed and not (left := established(pid, side, port)) < killed:
+    before = established(pid, side, port)
+    killed = len(run(pid, argv).splitlines())  # ss lists what it could destroy, and says nothing of the rest
+    if before and not killed and (left := established(pid, side, port)):
         raise NetworkError(f"{left} connections live on: this kernel has no INET_DIAG_DESTROY")
     return killed
 
