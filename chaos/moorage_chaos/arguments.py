@@ -96,6 +96,28 @@ def parser() -> argparse.ArgumentParser:
     root.add_argument(
         "--redis-url", help="use this Redis instead of an embedded one; rows that kill it are unknown"
     )
+    _add_doubts(root)
+    root.add_argument(
+        "--serial", action="store_true", help="one lane after the other instead of side by side"
+    )
+    root.add_argument(
+        "--entry",
+        metavar="MODULE:FUNCTION",
+        default=ENTRY,
+        help="the server's entry point (default: %(default)s)",
+    )
+    root.add_argument("--rows", metavar="DIR", type=Path, help="folder with more rows, a file each")
+    root.add_argument(
+        "--report", metavar="DIR", type=Path, help="folder of the report (default: build/chaos/<time>)"
+    )
+    add_arguments(root)
+    root.add_argument("--json", metavar="FILE", type=Path, help="write the results as JSON (format 1)")
+    root.add_argument("--junit", metavar="FILE", type=Path, help="write the results as JUnit XML")
+    return root
+
+
+def _add_doubts(root: argparse.ArgumentParser) -> None:
+    """What shows that checkers can fail, and what made a row fail."""
     root.add_argument(
         "--mutant",
         metavar="NAME",
@@ -118,23 +140,6 @@ def parser() -> argparse.ArgumentParser:
         const=SHRINK_TRIES,
         help="play rows that fail again, with fewer and fewer of their faults (default: %(const)s times each)",
     )
-    root.add_argument(
-        "--serial", action="store_true", help="one lane after the other instead of side by side"
-    )
-    root.add_argument(
-        "--entry",
-        metavar="MODULE:FUNCTION",
-        default=ENTRY,
-        help="the server's entry point (default: %(default)s)",
-    )
-    root.add_argument("--rows", metavar="DIR", type=Path, help="folder with more rows, a file each")
-    root.add_argument(
-        "--report", metavar="DIR", type=Path, help="folder of the report (default: build/chaos/<time>)"
-    )
-    add_arguments(root)
-    root.add_argument("--json", metavar="FILE", type=Path, help="write the results as JSON (format 1)")
-    root.add_argument("--junit", metavar="FILE", type=Path, help="write the results as JUnit XML")
-    return root
 
 
 def choose(arguments: argparse.Namespace, rows: dict[str, type[Scenario]]) -> list[type[Scenario]]:
