@@ -54,18 +54,18 @@ async def test_pings_until_it_ends(until: Until) -> None:
 async def test_a_silent_client_is_ended_and_a_speaking_one_is_not(until: Until) -> None:
     silent, speaking = Wire(), Wire()
     one = WebSocketReader("s", FAST, silent, lambda q, a: None)
-    other = WebSocketReader("s", FAST, speaking, lambda q, a: None)
-
-    async def speak() -> None:
-        while True:
-            other.take_text(b'{"type":"pong"}')
-            await asyncio.sleep(0.01)
-
-    talk = asyncio.create_task(speak())
     await until(lambda: one.ended)
     assert silent.code == 1011
+    other = WebSocketReader("s", Limits(ping_s=0.2), speaking, lambda q, a: None)
+    write = speaking.write
+
+    def answered(data: bytes) -> None:
+        write(data)
+        other.take_text(b'{"type":"pong"}')
+
+    other._send = answered
+    await until(lambda: len(speaking.written) >= 5)  # two more than silence would allow
     assert not other.ended
-    talk.cancel()
     other.end(None)
 
 
