@@ -19,6 +19,12 @@ async def log(request: pytest.FixtureRequest) -> AsyncIterator[EventLog]:
 
 
 @pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Appends wait for Redis longer than any machine is busy, so that none goes out without an id."""
+    monkeypatch.setattr("moorage.events.writer.GRACE_S", 20.0)
+
+
+@pytest.fixture
 async def pair(valkey: Any) -> AsyncIterator[tuple[EventLog, EventLog]]:
     """Two replicas over one Redis."""
     async with running(valkey.url, "a") as a, running(valkey.url, "b") as b:

@@ -92,6 +92,7 @@ async def test_the_probe_does_not_count_on_those_who_gave_up(
         assert (await log.append("a", "t", 0)).id is not None
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_moment_without_connection_costs_no_event_its_id(valkey: Valkey) -> None:
     async with running(valkey.url) as log:
         reader = await watch(log, "s")
@@ -160,6 +161,7 @@ async def test_a_single_failure_is_told_with_the_next_event(valkey: Valkey) -> N
         assert reader.events[1]["event"]["data"]["count"] == 1
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_hang_shorter_than_the_bound_doubles_nothing(valkey: Valkey, until: Until) -> None:
     """The reply is lost, but Redis has done it when it wakes: the event is found by its number."""
     async with running(valkey.url, timeout_ms=200) as log:
@@ -237,6 +239,7 @@ async def test_a_deletion_is_made_good(valkey_factory: Callable[..., Valkey], un
         assert not valkey.client.exists("moorage:events:{s}")
 
 
+@pytest.mark.usefixtures("patient")
 async def test_scripts_are_loaded_again(valkey: Valkey) -> None:
     async with running(valkey.url) as log:
         reader = await watch(log, "s")

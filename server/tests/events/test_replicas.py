@@ -133,6 +133,7 @@ async def test_a_page_read_before_a_reader_came_is_not_the_end_for_it(valkey: Va
 
 
 @pytest.mark.parametrize("kind", ["pubsub", "normal"])
+@pytest.mark.usefixtures("patient")
 async def test_lost_connections_lose_and_double_nothing(
     pair: Pair, valkey: Valkey, until: Until, kind: str
 ) -> None:
