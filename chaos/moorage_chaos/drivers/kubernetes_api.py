@@ -236,6 +236,20 @@ class Api:
             status = error.status if isinstance(error, aiohttp.WSServerHandshakeError) else 0
             raise ApiError(status, f"{path}: {type(error).__name__} {error}") from error
 
+    async def run(
+        self, namespace: str, pod: str, container: str, argv: Sequence[str], bound_s: float
+    ) -> bool:
+        """Whether a command in a container ended with 0. Raises ApiError, and TimeoutError."""
+        async with asyncio.timeout(bound_s):
+            socket = await self.exec(namespace, pod, container, argv)
+            try:
+                async for message in socket:
+                    if message.type == aiohttp.WSMsgType.BINARY and message.data[:1] == bytes([ERROR]):
+                        return bool(json.loads(message.data[1:]).get("status") == "Success")
+            finally:
+                await socket.close()
+        return False
+
     async def exec(
         self, namespace: str, pod: str, container: str, argv: Sequence[str]
     ) -> aiohttp.ClientWebSocketResponse:

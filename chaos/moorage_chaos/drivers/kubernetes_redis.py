@@ -21,6 +21,17 @@ from moorage_chaos.drivers.redis import ping
 START_BOUND_S = 60.0
 """From scaling up to PONG: a new claim may have to be provisioned."""
 END_BOUND_S = 30.0
+CONNECT = """
+import socket, sys, time
+end = time.monotonic() + float(sys.argv[2])
+while time.monotonic() < end:
+    try:
+        socket.create_connection((sys.argv[1], 6379), 1).close()
+        sys.exit(0)
+    except OSError:
+        time.sleep(0.02)
+sys.exit(1)
+"""
 
 
 class PodRedis:
@@ -129,9 +140,29 @@ class PodRedis:
             if asyncio.get_running_loop().time() > end:
                 raise DriverError("Redis does not answer PING")
             await asyncio.sleep(0.05)
+        await self._by_name()
         self.up = True
         await self._api.patch(self._object, {"spec": {"paused": False}})
         self._hands.done("redis")
+
+    async def _by_name(self) -> None:
+        """Wait until its name, asked for in a server's pod, leads to it: the cluster's DNS goes on saying for some
+        seconds that there is no such name, and until then nobody can be back. Raises DriverError."""
+        label = f"app.kubernetes.io/instance={self._name},app.kubernetes.io/component=server"
+        pods = await self._api.items(f"/api/v1/namespaces/{self._hands.namespace}/pods", label)
+        running = [pod for body in pods if (pod := Pod.of(body, "server")).running and not pod.going]
+        if not running:
+            raise DriverError("no server runs, so nobody can tell whether Redis is found by its name")
+        host = f"{self._name}-redis.{self._hands.namespace}.svc"
+        argv = ("python3", "-c", CONNECT, host, str(START_BOUND_S))
+        try:
+            found = await self._api.run(
+                self._hands.namespace, running[0].name, "server", argv, START_BOUND_S + 5
+            )
+        except TimeoutError:
+            found = False
+        if not found:
+            raise DriverError(f"{host} does not lead to Redis after {START_BOUND_S:g} s")
 
     async def _pong(self) -> bool:
         """With a password it answers NOAUTH, which is an answer, too."""
