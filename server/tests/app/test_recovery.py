@@ -268,6 +268,37 @@ async def test_after_the_window_it_is_a_new_socket(valkey: Valkey, until: Until)
         assert not raw.recovered
 
 
+async def test_two_who_come_back_as_one(places: list[Running], until: Until) -> None:
+    first, second = places
+    async with client(first) as raw:
+        await update(first, 1)
+        await until(lambda: numbers(raw) == [1])
+        await raw.cut()
+        await update(first, 2)
+        twins = [client(at) for at in (first, second, second)]
+        for twin in twins:
+            twin.pid, twin.offset = raw.pid, raw.offset
+        await asyncio.gather(*(twin.connect() for twin in twins), return_exceptions=True)
+        # one of them is left with the socket, and only that one is told what comes
+        await update(first, 3)
+        await until(lambda: sum(3 in numbers(twin) for twin in twins) == 1)
+        assert all(numbers(twin) in ([], [2], [2, 3]) for twin in twins if twin.recovered)
+        for twin in twins:
+            await twin.cut()
+
+
+async def test_while_redis_stands_still_it_is_a_new_socket(valkey: Valkey) -> None:
+    async with running(valkey.url, redis_timeout_ms=200, redis_stall_ms=100) as at, client(at) as raw:
+        await raw.cut()
+        valkey.freeze()
+        try:
+            await raw.connect()
+            assert not raw.recovered
+            assert raw.sid
+        finally:
+            valkey.thaw()
+
+
 async def test_off_with_a_window_of_zero(places: list[Running]) -> None:
     url = None if places[0].replica.backplane is None else places[0].replica.settings.redis_url
     async with running(url, "off", recovery_window_ms=0) as at, client(at) as raw:
