@@ -106,8 +106,7 @@ class Session:
             more = {"how": network.slow(pid, side, port, delay, rate)}
             moment = time.monotonic_ns()
         else:
-            moment = time.monotonic_ns()
-            network.apply(pid, side, port, do, request.get("direction", "both"))
+            moment = network.apply(pid, side, port, do, request.get("direction", "both"))
         return {"t": moment, "connections": count, **more}
 
     def _look(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -123,10 +124,12 @@ def _devices(pid: int) -> list[str]:
     return [name for line in lines if (name := line.split(":")[0].strip()) != "lo"]
 
 
-def apply(pid: int, side: Side, port: int, do: str, direction: Direction = "both") -> None:
-    """Put one fault of a side in force, in place of any other of that side."""
+def apply(pid: int, side: Side, port: int, do: str, direction: Direction = "both") -> int:
+    """Put one fault of a side in force, in place of any other of that side; monotonic ns just before."""
     heal(pid, side)
+    moment = time.monotonic_ns()
     run(pid, ["iptables-restore", "--noflush", "-w", "5"], rules(side, port, do, direction))
+    return moment
 
 
 def slow(pid: int, side: Side, port: int, delay_ms: float, bytes_per_s: int) -> str:
