@@ -106,8 +106,6 @@ class SocketHttpProtocol(DirectPosts):
         self, connection: Connection, *, subprotocol: str | None = None, early: bytes = b""
     ) -> None:
         self.connections.discard(self)
-        # The parser and its callbacks here hold each other: without this both wait for the garbage collector.
-        self.parser = None
         # Only what the WebSocket handshake needs: picows limits the head to 16 kB, uvicorn does not.
         head = b"GET / HTTP/1.1\r\n"
         for name, value in self.headers:
@@ -124,14 +122,17 @@ class SocketHttpProtocol(DirectPosts):
             True,                                       # answer pings
             connection.bounds.max_http_buffer_size, None, READ_BUFFER_BYTES,
         )  # fmt: skip
-        protocol.connection_made(self.transport)
-        self.transport.set_protocol(protocol)
-        while head and not self.transport.is_closing():
+        transport = self.transport
+        protocol.connection_made(transport)
+        transport.set_protocol(protocol)
+        while head and not transport.is_closing():
             buffer = protocol.get_buffer(-1)
             size = min(len(head), len(buffer))
             buffer[:size] = head[:size]
             head = head[size:]
             protocol.buffer_updated(size)
+        # uvloop keeps a method of ours for as long as the connection lives; it need not keep all that we hold.
+        self.__dict__.clear()
 
 
 def _environ(scope: dict[str, Any], path: str, query_string: str) -> dict[str, Any]:
