@@ -77,6 +77,7 @@ class StreamReader:
         self._block_ms = max(1, backplane.timeout_ms // 4)
         self._bound_ms = 3 * self._block_ms
         self._silent_s = 0.0
+        backplane.on_up.append(self._forgive)
         self._recheck = False
         self._complained = -math.inf
         self._tasks: list[asyncio.Task[None]] = []
@@ -196,14 +197,19 @@ class StreamReader:
             logger.warning("%s", text, exc_info=error)
 
     # -- watching --------------------------------------------------------------------------------------
+    def _forgive(self) -> None:
+        self._silent_s = 0.0
+
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
         next_lag = loop.time()
         while True:
             before = loop.time()
             await sleep_to_tick(WATCH_S)
-            # A process that was stopped must not blame its reader.
+            # A process that was stopped must not blame its reader; in an outage nobody hears anything.
             self._silent_s += min(loop.time() - before, 2 * WATCH_S)
+            if not self._backplane.available:
+                self._forgive()
             if loop.time() >= next_lag:
                 next_lag = loop.time() + LAG_INTERVAL_S
                 self.lag_ms = await self._lag()

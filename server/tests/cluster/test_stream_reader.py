@@ -249,6 +249,10 @@ async def test_lag_and_deafness(
     valkey.kill()
     await until(lambda: math.isnan(reading.reader.lag_ms))
     assert not reading.reader.deaf  # nobody hears anything now
+    valkey.start()
+    await until(lambda: reading.reader._backplane.available)
+    assert not reading.reader.deaf  # the silence of the outage is not the reader's
+    await until(lambda: reading.reader.deaf)
 
 
 async def test_a_key_of_another_type(
