@@ -19,8 +19,8 @@ Phase = Literal[
 ]  # fmt: skip
 Better = Literal["lower", "higher"]
 PHASES: tuple[Phase, ...] = (
-    "idle", "sequential", "concurrent", "flood", "paced", "remote", "asking", "asking-busy", "dying", "crowd",
-    "returns", "standstill", "log", "churn",
+    "idle", "sequential", "concurrent", "flood", "paced", "remote", "asking", "asking-busy", "standstill", "dying",
+    "crowd", "log", "returns", "churn",
 )  # fmt: skip
 """In the order in which a round runs them: ``dying`` ends a replica, so nothing with several comes after it."""
 ONCE: frozenset[Phase] = frozenset({"crowd", "churn", "returns", "standstill"})

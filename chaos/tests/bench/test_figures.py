@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage_chaos.bench.figures import (
+    APART,
     FIGURES,
     PHASES,
     QUOTIENTS,
@@ -56,6 +57,12 @@ def test_only_the_usual_number_of_replicas_has_no_suffix() -> None:
 def test_everything_is_needed_for_everything() -> None:
     usual = [phase for phase in PHASES if phase not in ("crowd", "churn", "log")]
     assert needed([]) == {3: usual, 2: [*usual[:5], "log"], 8: usual[:5], 1: ["crowd", "churn"]}
+
+
+def test_nothing_comes_after_the_end_of_a_replica() -> None:
+    for phases in needed([]).values():
+        together = [phase for phase in phases if phase not in APART]
+        assert "dying" not in together[:-1]
 
 
 def test_only_what_a_row_needs_is_run() -> None:
