@@ -227,8 +227,10 @@ async def test_a_door_cuts_its_own_clients_only(make: Make) -> None:
     assert door == await driver.door("client-7")
     assert {(await who(door)).split()[0] for _ in range(2)} == {replica.id for replica in driver.replicas}
     await driver.links.refuse("client-7")
-    with pytest.raises(OSError, match="reset"):
-        await say(door, "PING")
+    try:
+        assert await say(door, "PING") == b""
+    except ConnectionResetError:
+        pass  # whichever is seen first
     assert await say(driver.url, "PING") == b"+PONG\r\n"
     await driver.restore(20)
     assert await say(door, "PING") == b"+PONG\r\n"
