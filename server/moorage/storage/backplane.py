@@ -13,8 +13,8 @@ from moorage.ticks import next_tick
 
 logger = logging.getLogger(__name__)
 
-PING_INTERVAL_S = 1.0
-"""Both links are pinged this often: a frozen Redis or a half-open subscriber link is silent otherwise."""
+LOOK_INTERVAL_S = 1.0
+"""Both links are looked at this often: a frozen Redis, a half-open link, a demoted master are silent otherwise."""
 
 
 class _Channel:
@@ -51,7 +51,7 @@ class Backplane:
         self._rising = asyncio.Event()
         self._channels: dict[bytes, _Channel] = {}
         self._opened: list[Link] = []
-        self._pinger: asyncio.TimerHandle | None = None
+        self._looker: asyncio.TimerHandle | None = None
         self._commands = self._link("commands", on_up=self._check, on_down=self._lost)
         self._subscriber = self._link(
             "subscriber", on_up=self._resubscribe, on_down=self._lost_subscriber, on_message=self._message
@@ -71,8 +71,8 @@ class Backplane:
         """Connect. False: not up within ``timeout_s`` seconds; it goes on trying for ever."""
         self._commands.start()
         self._subscriber.start()
-        if self._pinger is None:
-            self._wait_for_ping()
+        if self._looker is None:
+            self._wait_for_look()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._rising.wait()
@@ -82,9 +82,9 @@ class Backplane:
 
     async def stop(self) -> None:
         """Close all links, those of :meth:`open_link` too. Waiting subscriptions end as unavailable."""
-        if self._pinger is not None:
-            self._pinger.cancel()
-            self._pinger = None
+        if self._looker is not None:
+            self._looker.cancel()
+            self._looker = None
         opened, self._opened = self._opened, []
         await asyncio.gather(*(link.stop() for link in (self._commands, self._subscriber, *opened)))
         for channel in self._channels.values():
@@ -113,15 +113,15 @@ class Backplane:
         """``run_id`` of the server (empty: unknown) and ``CLIENT ID`` of the last command connection."""
         return self._commands.server_id, self._commands.client_id
 
-    def _wait_for_ping(self) -> None:
+    def _wait_for_look(self) -> None:
         loop = asyncio.get_running_loop()
-        self._pinger = loop.call_at(next_tick(PING_INTERVAL_S, loop.time()), self._ping)
+        self._looker = loop.call_at(next_tick(LOOK_INTERVAL_S, loop.time()), self._look)
 
-    def _ping(self) -> None:
-        self._wait_for_ping()
+    def _look(self) -> None:
+        self._wait_for_look()
         for link in (self._commands, self._subscriber):
             if link.up and not link.stalled_for_ms:
-                link.command(b"PING")
+                link.look()
 
     # -- commands --------------------------------------------------------------------------------------
     def command(self, *args: bytes | str | int) -> asyncio.Future[Any]:
@@ -216,6 +216,10 @@ class Backplane:
     # -- whole or not ----------------------------------------------------------------------------------
     def _check(self) -> None:
         if self._whole or not (self._commands.up and self._subscriber.up):
+            return
+        if self._commands.server_id != self._subscriber.server_id:
+            # After a failover commands learn by READONLY that their server is none any more; a subscription never does.
+            self._subscriber.drop("the commands go to another server")
             return
         if not all(entry.confirmed for entry in self._channels.values()):
             return

@@ -39,6 +39,8 @@ REFUSALS = ("LOADING", "READONLY", "MASTERDOWN", "NOAUTH", "WRONGPASS")
 we can work with. The connection is renewed, which after a failover finds the new master by its name."""
 
 
+REPLICA = "READONLY: this Redis is a replica"
+
 _MESSAGES = (b"message", b"smessage")
 
 
@@ -175,7 +177,7 @@ class Link:
         greeting = await replies[0]
         facts = dict(zip(greeting[::2], greeting[1::2], strict=True))
         if facts.get(b"role") not in (b"master", None):
-            raise _Refused("READONLY: this Redis is a replica")
+            raise _Refused(REPLICA)
         self.client_id = int(facts.get(b"id", 0))
         for reply in replies[1:]:
             await reply
@@ -258,6 +260,22 @@ class Link:
             _end(future, BackplaneUnavailable("output buffer is full" if full else "Redis is not connected"))
             return future
         return self._enqueue(args)
+
+    def look(self) -> None:
+        """Ask the server who it is: a frozen one gives no reply in time, one that is no master any more is left.
+
+        A link that only listens, or only publishes, is not told by an error after a failover.
+        """
+        connection = self._connection
+
+        def answered(reply: asyncio.Future[Any]) -> None:
+            if connection is None or reply.cancelled() or reply.exception() is not None:
+                return
+            facts = reply.result()
+            if dict(zip(facts[::2], facts[1::2], strict=True)).get(b"role") not in (b"master", None):
+                self._drop(connection, REPLICA)
+
+        self.command(b"HELLO").add_done_callback(answered)
 
     def _enqueue(self, args: tuple[bytes | str | int, ...]) -> asyncio.Future[Any]:
         packed = hiredis.pack_command(args)
