@@ -151,8 +151,14 @@ class KubernetesDriver:
         if self._api is None:
             await self._connect()
         self.setup = setup
+        fleets = (self.servers, self.fleet_of_workers)
+        for fleet in fleets:
+            fleet.ask(True)
         await self._shape(setup)
         body = await self.object.settled()
+        for fleet in fleets:
+            await until("the pods of before are gone", fleet.calm, fleet.changed, START_BOUND_S)
+            fleet.ask(False)
         count = body["spec"]["replicas"] if self.config.gentle else setup.replicas
         self.servers.resize(count)
         self.fleet_of_workers.resize(setup.workers)

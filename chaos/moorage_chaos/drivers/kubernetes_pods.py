@@ -162,6 +162,16 @@ class Fleet:
         self.places += [PodPlace(f"{self._stem}-{n}") for n in range(len(self.places) + 1, count + 1)]
         self._assign()
 
+    def ask(self, value: bool) -> None:
+        """Whether the harness itself ends, by another setup, what ends now; those that are dead stay as they are."""
+        for pod in self.pods.values():
+            if not pod.going:
+                pod.asked = value
+
+    def calm(self) -> bool:
+        """No pod that is going still runs."""
+        return not any(pod.going and pod.running for pod in self.pods.values())
+
     def place_of(self, replica: str) -> PodPlace:
         """Raises KeyError."""
         return self._by_id[replica]
