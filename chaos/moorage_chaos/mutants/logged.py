@@ -72,11 +72,11 @@ def double_logged() -> None:
     replace(EventLog, "append", _append)
 
 
-@mutant("lose-logged", "one report in fifty is acknowledged with an id and never logged")
+@mutant("lose-logged", "one report in ten is acknowledged with an id and never logged")
 def lose_logged() -> None:
     from moorage.events.log import Appended, EventLog
 
-    append, now = EventLog.append, Every(50)
+    append, now = EventLog.append, Every(10)
 
     async def _append(self: Any, session_id: str, type: str, data: Any, **more: Any) -> Any:
         if type == "item" and now():
