@@ -63,7 +63,7 @@ class RedisRestart(Scenario):
     lane: ClassVar[Lane] = "calm"
     needs: ClassVar[frozenset[Can]] = frozenset({"redis-kill"})
     setup: ClassVar[Setup | None] = Setup(state_redis=True)
-    mutants: ClassVar[tuple[str, ...]] = ("deaf-after-restart", "hang-call", "silent-hole")
+    mutants: ClassVar[tuple[str, ...]] = ("deaf-after-restart", "hang-call")
 
     async def run(self, ctx: Context) -> None:
         await Broadcasting(ctx).play(Kill(keep=False))
