@@ -97,7 +97,9 @@ class RedisOutageMidTask(Scenario):
                 except (aiohttp.ClientError, TimeoutError, ValueError) as error:
                     operation.info(error=f"{type(error).__name__}: {error}")
 
-            while not over.is_set():
+            last = False
+            while not last:
+                last = over.is_set()  # one look more: what ended with the outage is seen, too
                 await asyncio.gather(*(look(task) for _, task in logs.tasks))
                 await asyncio.sleep(0.1)
 
