@@ -110,6 +110,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("redis-stop-disorder", "standstill", "copies", "lower", NONE, USUAL),
     Figure("log-rate", "log", "events/s", "higher", Goal("ours", ">=", 5000.0), PAIR),
     Figure("log-p99-ms", "log", "ms", "lower", Goal("ours", "<=", 25.0), PAIR),
+    Figure("log-paced-rate", "log", "events/s", "higher", None, PAIR),
     Figure("log-append-p50-ms", "log", "ms", "lower", Goal("ours", "<=", 0.5), PAIR),
     Figure("log-cpu-per-event", "log", "µs", "lower", None, PAIR),
     Figure("log-cpu-per-unwanted-event", "log", "µs", "lower", None, PAIR),
