@@ -6,14 +6,12 @@ stands after its last ``:``, at most :data:`METHODS_MAX` of them, then ``other``
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 METHODS_MAX = 200
@@ -50,6 +48,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
         self._methods: set[str] = set()
         self._ended: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
         r = self.registry
@@ -180,29 +179,16 @@ class _Deliveries(Collector):
         )
 
 
-def _open_descriptors() -> int | None:
-    """None where there is no ``/proc``."""
-    try:
-        return len(os.listdir("/proc/self/fd")) - 1  # one of them is the listing's own
-    except OSError:
-        return None
-
-
 class _Malformed(Collector):
-    """Counted where messages of the cluster are read; and what the process has cost, read at a scrape, too."""
+    """Counted where messages of the cluster are read, read at a scrape."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
-    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+    def collect(self) -> Iterator[CounterMetricFamily]:
         found = CounterMetricFamily(
             "cluster_malformed", "Stream entries and channel messages that were skipped", labels=["where"]
         )
         for where, count in self._metrics.read_malformed().items():
             found.add_metric([where], count)
         yield found
-        yield CounterMetricFamily(
-            "process_cpu_seconds", "User and system CPU time of this process", value=time.process_time()
-        )
-        if (descriptors := _open_descriptors()) is not None:
-            yield GaugeMetricFamily("process_open_fds", "Open file descriptors", value=descriptors)

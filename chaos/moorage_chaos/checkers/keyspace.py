@@ -10,9 +10,9 @@ from moorage_chaos.checkers.base import Checker, held
 from moorage_chaos.history import History
 from moorage_chaos.verdict import Promise
 
-MAY_EXPIRE = ("moorage:events:", "sio:session:")
-"""Prefixes of keys that may carry a time to live: event logs slide; the loss of a recovery
-session loses events, never a route.
+MAY_EXPIRE = ("moorage:events:", "moorage:{tasks}", "sio:session:")
+"""Prefixes of keys that may carry a time to live: event logs slide, ended tasks are forgotten, the loss of a
+recovery session loses events; none of them is a route.
 """
 
 
