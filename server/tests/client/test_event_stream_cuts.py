@@ -86,6 +86,7 @@ class Account:
 
 
 async def cut_at_random(front: Front, dice: random.Random) -> None:
+    front.cut()  # a short turn has one, too
     while True:
         await asyncio.sleep(dice.uniform(0.05, 0.4))
         front.cut()

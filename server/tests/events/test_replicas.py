@@ -217,6 +217,8 @@ async def test_a_log_that_lost_its_tail_is_told(valkey: Valkey, until: Until) ->
         head = await log.head("s")
         for key, value in saved.items():
             valkey.client.restore(key, 0, value, replace=True)  # type: ignore[arg-type]
+        last_ms = int(head.last_id.split("-")[0])
+        await until(lambda: valkey.client.time()[0] * 1000 + valkey.client.time()[1] // 1000 > last_ms + 1)  # type: ignore[index]
         await log.append("s", "t", "again four")
         await until(lambda: reader.of("replay_gap"))
         assert reader.of("replay_gap")[0]["reason"] == "epoch"
