@@ -34,7 +34,7 @@ images-chaos: ## build the images of the harness and its node helper, and load t
 chaos-kubernetes: venv ## the matrix on pods of that cluster (or of the one that KUBECONFIG names); deploys what changed
 	KUBECONFIG=$${KUBECONFIG:-$(BOX_KUBECONFIG)} $(BIN)/python run_all.py --driver kubernetes --deploy $(ARGS)
 
-test-chaos-cluster: venv ## tests of the harness on what chaos-kubernetes deployed: killed in mid fault, recover
+test-chaos-cluster: venv ## deploys the harness on that cluster and tests it there: a row, killed in mid fault, recover
 	KUBECONFIG=$${KUBECONFIG:-$(BOX_KUBECONFIG)} $(BIN)/python -m pytest chaos/tests/cluster $(ARGS)
 
 test-cluster: venv ## the tests on that cluster (or on the one that KUBECONFIG names)

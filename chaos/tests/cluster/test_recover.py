@@ -1,6 +1,6 @@
 """A harness that is killed by SIGKILL in mid fault, then `run_all.py recover`: the system is as before.
 
-The system is the one that `run_all.py --driver kubernetes --deploy` made.
+The system is the one that `run_all.py --driver kubernetes --deploy` makes.
 """
 
 from __future__ import annotations
