@@ -70,6 +70,9 @@ def service(resource: Resource) -> dict[str, Any]:
         spec={
             "type": "ClusterIP",
             "clusterIP": "None",
+            # The name leads to a new pod as soon as that has an address: resolvers remember for seconds that it led
+            # nowhere, and that time is to be over when Redis is ready. Connections before are refused, and tried again.
+            "publishNotReadyAddresses": True,
             "selector": selector(resource, "redis"),
             "ports": [{"name": "redis", "port": 6379, "targetPort": "redis", "protocol": "TCP"}],
         },
