@@ -72,7 +72,7 @@ async def test_events_are_noted_with_their_marks_and_where_they_came_from() -> N
 
 
 async def test_a_gap_is_noted_before_what_the_turn_still_has() -> None:
-    turn = Turn("t", "running", None, None, None, (item(7),), None, True)
+    turn = Turn("t", "running", None, None, None, None, (item(7),), None, True)
     history = await play(Scripted(Rebuilt(turn, Gap("trimmed", "7-0", 6), (item(7),), 6), item(8)))
     assert [e.op for e in history.events if e.op in ("gap", "event")] == ["gap", "event", "event"]
     [gap] = history.notes("gap")
@@ -81,7 +81,7 @@ async def test_a_gap_is_noted_before_what_the_turn_still_has() -> None:
 
 
 async def test_a_turn_at_the_start_is_no_gap() -> None:
-    turn = Turn("t", "done", None, None, None, (item(1),), None, False)
+    turn = Turn("t", "done", None, None, None, None, (item(1),), None, False)
     history = await play(Scripted(Rebuilt(turn, None, (item(1),), 0)))
     assert not history.notes("gap")
     assert len(history.notes("event")) == 1
