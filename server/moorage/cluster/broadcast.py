@@ -10,9 +10,10 @@ An operator is immutable; every chaining method returns another one.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from moorage.cluster.answers import ANSWER_BOUND_MS
 from moorage.cluster.wire import RemoteSocket as Described
@@ -30,9 +31,10 @@ class Answers(list[T]):
         self.complete = complete
 
 
-class Backend(Protocol):
+class Backend(ABC):
     """What an operator acts on; coroutines do not wait for other nodes unless they return something."""
 
+    @abstractmethod
     async def broadcast(
         self,
         event: str,
@@ -45,6 +47,7 @@ class Backend(Protocol):
         local: bool,
     ) -> None: ...
 
+    @abstractmethod
     async def ask_sockets(
         self,
         event: str,
@@ -57,6 +60,7 @@ class Backend(Protocol):
         single: bool,
     ) -> tuple[list[Any], bool]: ...
 
+    @abstractmethod
     async def find_sockets(
         self,
         rooms: Collection[str],
@@ -67,6 +71,7 @@ class Backend(Protocol):
         local: bool,
     ) -> tuple[list[Described], bool]: ...
 
+    @abstractmethod
     async def move_sockets(
         self,
         number: int,
@@ -78,13 +83,37 @@ class Backend(Protocol):
         local: bool,
     ) -> None: ...
 
+    @abstractmethod
     async def disconnect_all(
         self, rooms: Collection[str], except_: Collection[str], namespace: str, *, close: bool, local: bool
     ) -> None: ...
 
+    @abstractmethod
     async def tell_servers(
         self, event: str, args: Sequence[Any], namespace: str, timeout_ms: int | None
     ) -> tuple[list[Any], bool]: ...
+
+    # -- who -------------------------------------------------------------------------------------------
+    def of(self, namespace: str) -> BroadcastOperator:
+        """All sockets of a namespace."""
+        return BroadcastOperator(self, namespace)
+
+    def to(self, room: str | int | Iterable[str | int]) -> BroadcastOperator:
+        """The sockets in ``room`` (or in one of several)."""
+        return self.of("/").to(room)
+
+    def in_(self, room: str | int | Iterable[str | int]) -> BroadcastOperator:
+        """The same as :meth:`to`."""
+        return self.to(room)
+
+    def except_(self, room: str | int | Iterable[str | int]) -> BroadcastOperator:
+        """All sockets but those in ``room``."""
+        return self.of("/").except_(room)
+
+    @property
+    def volatile(self) -> BroadcastOperator:
+        """All sockets; see :attr:`BroadcastOperator.volatile`."""
+        return self.of("/").volatile
 
 
 @dataclass(frozen=True, slots=True)

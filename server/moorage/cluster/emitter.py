@@ -6,14 +6,15 @@ from collections.abc import Collection, Sequence
 from typing import Any, NoReturn, Self
 
 from moorage.cluster import wire
-from moorage.cluster.broadcast import BroadcastOperator
+from moorage.cluster.broadcast import Backend
+from moorage.cluster.packets import arguments
 from moorage.errors import BackplaneUnavailable
 from moorage.storage.backplane import Backplane
 
 NO_ANSWERS = "an Emitter only writes: it gets no acks and no answers; ask from a server of the cluster"
 
 
-class Emitter:
+class Emitter(Backend):
     """Emits from other processes: a worker, a script, a cron job.
 
         async with Emitter("redis://localhost") as emitter:
@@ -79,7 +80,7 @@ class Emitter:
         """As python-socketio's ``emit``: a tuple is several arguments. Raises RuntimeError for a ``callback``."""
         if callback is not None:
             raise RuntimeError(NO_ANSWERS)
-        args = list(data) if isinstance(data, tuple) else [] if data is None else [data]
+        args = arguments(data)
         operator = self.of(namespace)
         rooms = to if to is not None else room
         if rooms is not None:
@@ -91,28 +92,6 @@ class Emitter:
     async def call(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raises RuntimeError, at once: there is nobody whom the answer could reach."""
         raise RuntimeError(NO_ANSWERS)
-
-    # -- as Socket.IO ------------------------------------------------------------------------------------
-    def of(self, namespace: str) -> BroadcastOperator:
-        """All sockets of a namespace."""
-        return BroadcastOperator(self, namespace)
-
-    def to(self, room: Any) -> BroadcastOperator:
-        """The sockets in ``room`` (or in one of several)."""
-        return self.of("/").to(room)
-
-    def in_(self, room: Any) -> BroadcastOperator:
-        """The same as :meth:`to`."""
-        return self.to(room)
-
-    def except_(self, room: Any) -> BroadcastOperator:
-        """All sockets but those in ``room``."""
-        return self.of("/").except_(room)
-
-    @property
-    def volatile(self) -> BroadcastOperator:
-        """All sockets; see :attr:`BroadcastOperator.volatile`."""
-        return self.of("/").volatile
 
     # -- what operators act on -----------------------------------------------------------------------------
     async def broadcast(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from socketio import AsyncManager
 
-from moorage.cluster.packets import EVENT, Encoded, encode
+from moorage.cluster.packets import EVENT, Encoded, arguments, encode
 
 if TYPE_CHECKING:
     from moorage.cluster.recovery import Recovery
@@ -279,7 +279,7 @@ class LocalManager(AsyncManager):  # type: ignore[misc]
 
     def get_participants(self, namespace: str, room: Any) -> Iterator[tuple[str, str]]:
         """``(sid, eio_sid)`` of a room, of several (a list), or of everybody (None)."""
-        yield from list(self._targets(namespace, _names(room), ()).items())
+        yield from list(self._targets(namespace, names_of(room), ()).items())
 
     def get_rooms(self, sid: str, namespace: str) -> list[str]:
         """Rooms of a socket, its own among them."""
@@ -302,8 +302,8 @@ class LocalManager(AsyncManager):  # type: ignore[misc]
 
         Yields to the loop once, so that a task that emits for long does not keep buffers from being sent.
         """
-        args = list(data) if isinstance(data, tuple) else [] if data is None else [data]
-        rooms, skip = _names(to or room), _names(skip_sid)
+        args = arguments(data)
+        rooms, skip = names_of(to or room), names_of(skip_sid)
         if callback is None:
             self.emit_local(event, args, rooms, skip, namespace)
         else:
@@ -349,7 +349,7 @@ class LocalManager(AsyncManager):  # type: ignore[misc]
         ns = self._namespaces.get(namespace)
         if ns is None:
             return {}
-        rooms, except_ = _names(rooms), _names(except_)
+        rooms, except_ = names_of(rooms), names_of(except_)
         found: Mapping[str, str]
         if not rooms:
             found = ns.connected
@@ -371,7 +371,7 @@ class LocalManager(AsyncManager):  # type: ignore[misc]
                 logger.exception("a callback of a room change failed")
 
 
-def _names(rooms: Any) -> Collection[str]:
+def names_of(rooms: Any) -> Collection[str]:
     """One name, several or None, as a collection."""
     if rooms is None:
         return ()

@@ -17,6 +17,7 @@ from moorage.cluster import counted, wire
 from moorage.cluster.carriers import PubSub, Stream
 from moorage.cluster.journal import restate_for_ever
 from moorage.cluster.loopback import Loopback
+from moorage.cluster.packets import arguments
 from moorage.cluster.recovery import Recovery
 from moorage.cluster.requests import Requests
 from moorage.cluster.sessions import Marker
@@ -288,7 +289,7 @@ class RedisStreamsManager(Utilities):
         if here or kwargs.get("ignore_queue"):
             await super().emit(event, data, namespace, room=rooms or None, skip_sid=skip, callback=callback)
             return
-        args = list(data) if isinstance(data, tuple) else [] if data is None else [data]
+        args = arguments(data)
         if callback is None:
             self.emit_recoverable(event, args, rooms, skip, namespace)
         else:

@@ -11,7 +11,8 @@ from typing import Any
 
 from moorage.cluster import wire
 from moorage.cluster.fanout import FanOut
-from moorage.cluster.local import _names
+from moorage.cluster.local import names_of
+from moorage.cluster.packets import arguments
 from moorage.cluster.pids import Pid
 from moorage.cluster.recovery import Recovery
 from moorage.cluster.sessions import Sessions, Told
@@ -155,5 +156,5 @@ class MemoryManager(FanOut):
         if callback is not None:
             await super().emit(event, data, namespace, room, skip_sid, callback, to, **kwargs)
             return
-        args = list(data) if isinstance(data, tuple) else [] if data is None else [data]
-        self.emit_recoverable(event, args, _names(to or room), _names(skip_sid), namespace)
+        args = arguments(data)
+        self.emit_recoverable(event, args, names_of(to or room), names_of(skip_sid), namespace)

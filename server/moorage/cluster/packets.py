@@ -88,6 +88,11 @@ def frame(opcode: int, payload: bytes) -> bytes:
     return bytes((0x80 | opcode, 127)) + size.to_bytes(8, "big") + payload
 
 
+def arguments(data: Any) -> list[Any]:
+    """Arguments of an event from the ``data`` of python-socketio's ``emit``: a tuple is several, None is none."""
+    return list(data) if isinstance(data, tuple) else [] if data is None else [data]
+
+
 def encode(kind: int, namespace: str, ack_id: int | None, data: Any) -> Encoded:
     """Encode a packet; binary values become attachments.
 

@@ -2,56 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from moorage.cluster import wire
-from moorage.cluster.broadcast import Answers, BroadcastOperator, RemoteSocket
+from moorage.cluster.broadcast import Answers, Backend, BroadcastOperator, RemoteSocket
 from moorage.cluster.fanout import FanOut
 from moorage.cluster.requests import Requests
 from moorage.cluster.wire import Opts
 from moorage.cluster.wire import RemoteSocket as Described
 
 
-class Utilities(FanOut):
+class Utilities(FanOut, Backend):
     """``io.to()``, ``io.except()``, ``io.fetchSockets()`` and the like, and what operators act on."""
 
     requests: Requests
 
+    @abstractmethod
     def emit_now(self, *args: Any, **kwargs: Any) -> None:
         """See the manager."""
-        raise NotImplementedError
 
+    @abstractmethod
     def emit_recoverable(self, *args: Any, **kwargs: Any) -> None:
         """See the manager."""
-        raise NotImplementedError
 
+    @abstractmethod
     def append(self, namespace: str, number: int, data: dict[str, Any] | None) -> None:
         """Append an entry to the stream of a namespace, now or as soon as Redis can take it."""
-        raise NotImplementedError
 
     # -- who -------------------------------------------------------------------------------------------
-    def of(self, namespace: str) -> BroadcastOperator:
-        """All sockets of a namespace."""
-        return BroadcastOperator(self, namespace)
-
-    def to(self, room: str | int | Iterable[str | int]) -> BroadcastOperator:
-        """The sockets in ``room`` (or in one of several)."""
-        return self.of("/").to(room)
-
-    def in_(self, room: str | int | Iterable[str | int]) -> BroadcastOperator:
-        """The same as :meth:`to`."""
-        return self.to(room)
-
-    def except_(self, room: str | int | Iterable[str | int]) -> BroadcastOperator:
-        """All sockets but those in ``room``."""
-        return self.of("/").except_(room)
-
-    @property
-    def volatile(self) -> BroadcastOperator:
-        """All sockets; see :attr:`BroadcastOperator.volatile`."""
-        return self.of("/").volatile
-
     @property
     def local(self) -> BroadcastOperator:
         """All sockets of this process."""

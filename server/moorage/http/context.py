@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from moorage.accounts.tokens import Tokens
+from moorage.errors import HttpError
 from moorage.events.log import EventLog
 from moorage.http.readiness import Readiness
 from moorage.settings import Settings
@@ -40,3 +41,8 @@ class HttpContext:
     readiness: Readiness
     events: EventLog
     tasks: TaskQueue
+
+    async def require_session(self, account: str, session_id: str) -> None:
+        """Raises :class:`HttpError` 404 for an unknown session and for one of another account."""
+        if await self.state.get_session(account, session_id) is None:
+            raise HttpError(404, "Session not found")

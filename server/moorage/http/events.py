@@ -51,13 +51,9 @@ class EventPage(BaseModel):
 def router(context: HttpContext) -> APIRouter:
     """The routes of a session's event log."""
     routes = APIRouter(tags=["events"])
-    state, log = context.state, context.events
+    log = context.events
     limits = Limits.of(context.settings)
     Account = Annotated[str, authenticated(context.tokens)]
-
-    async def own(account: str, session_id: str) -> None:
-        if await state.get_session(account, session_id) is None:
-            raise HttpError(404, "Session not found")
 
     @routes.post(
         "/v1/sessions/{session_id}/events",
@@ -68,7 +64,7 @@ def router(context: HttpContext) -> APIRouter:
     async def append(session_id: str, body: NewEvent, account: Account) -> Response:
         if body.type in RESERVED_TYPES:
             raise HttpError(422, "Invalid request", f"type: {body.type} is reserved")
-        await own(account, session_id)
+        await context.require_session(account, session_id)
         try:
             appended = await log.append(
                 session_id, body.type, body.data, key=body.key, transient=body.transient
@@ -93,7 +89,7 @@ def router(context: HttpContext) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = LIMIT_DEFAULT,
         last_event_id: Annotated[str | None, Header(description="where an event stream stopped")] = None,
     ) -> Response:
-        await own(account, session_id)
+        await context.require_session(account, session_id)
         if _wants_stream(request):
             resume = None if after is None else Resume(after)
             if last_event_id is not None:

@@ -61,12 +61,8 @@ class TurnOut(StatusOut):
 def router(context: HttpContext) -> APIRouter:
     """The routes of tasks."""
     routes = APIRouter(tags=["tasks"])
-    state, tasks = context.state, context.tasks
+    tasks = context.tasks
     Account = Annotated[str, authenticated(context.tokens)]
-
-    async def require_session(account: str, session_id: str) -> None:
-        if await state.get_session(account, session_id) is None:
-            raise HttpError(404, "Session not found")
 
     @routes.post(
         "/v1/sessions/{session_id}/tasks",
@@ -76,7 +72,7 @@ def router(context: HttpContext) -> APIRouter:
         summary="Start a task (a turn)",
     )
     async def start(session_id: str, body: NewTask, account: Account) -> Response:
-        await require_session(account, session_id)
+        await context.require_session(account, session_id)
         try:
             task_id = await tasks.start_task(account, session_id, body.input, body.handler)
         except EventTooLarge as error:
@@ -96,7 +92,7 @@ def router(context: HttpContext) -> APIRouter:
         summary="The latest turn, running or ended",
     )
     async def turn(session_id: str, account: Account) -> Response:
-        await require_session(account, session_id)
+        await context.require_session(account, session_id)
         found = await tasks.turn(account, session_id)
         if found is None:
             raise HttpError(404, "Turn not found")
@@ -110,7 +106,7 @@ def router(context: HttpContext) -> APIRouter:
         summary="Answer a question",
     )
     async def reply(session_id: str, body: Reply, account: Account) -> Response:
-        await require_session(account, session_id)
+        await context.require_session(account, session_id)
         try:
             carried = await tasks.reply(account, session_id, body.questionId, body.answer)
         except EventTooLarge as error:
