@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from moorage_chaos.checkers.base import Checker, held, judge_quantile, select
 from moorage_chaos.checkers.bite import bit
@@ -13,13 +13,27 @@ from moorage_chaos.history import History, Pair
 from moorage_chaos.verdict import Promise
 
 
-def outages(history: History) -> dict[str, tuple[int, int]]:
-    """Variant (empty in rows that have none) to when Redis went and when it was back (monotonic ns)."""
+class Outage(NamedTuple):
+    """Monotonic ns; 0: not known."""
+
+    gone: int
+    """Redis' death."""
+    asked: int
+    """It was asked back: from here on it may answer. On pods this is seconds before ``back``."""
+    back: int
+    """It answered, by the name that replicas know."""
+
+
+UNKNOWN = Outage(0, 0, 0)
+
+
+def outages(history: History) -> dict[str, Outage]:
+    """By variant (empty in rows that have none)."""
     kills = [p for p in select(history, "fault", kind="redis-kill") if p.phase == "ok"]
-    backs = history.notes("redis-back")
+    undone = select(history, "undo", kind="redis-kill")
     return {
-        str(back.value.get("variant", "")): (int(kill.result.get("tNs", kill.t0)), back.t)
-        for kill, back in zip(kills, backs, strict=False)
+        str(back.value.get("variant", "")): Outage(int(kill.result.get("tNs", kill.t0)), undo.t0, back.t)
+        for kill, undo, back in zip(kills, undone, history.notes("redis-back"), strict=False)
     }
 
 
@@ -34,7 +48,7 @@ def under_way(expected: int) -> Checker:
         away = outages(history)
         count = 0
         for turn in _turns(history):
-            gone, _ = away.get(str(turn.value["variant"]), (0, 0))
+            gone = away.get(str(turn.value["variant"]), UNKNOWN).gone
             appends = select(history, "append", session=turn.value["session"])
             begun = any(p.value["type"] == "item" and p.t0 < gone for p in appends)
             count += begun and not any(p.value["type"] == "task_result" and p.t0 < gone for p in appends)
@@ -47,11 +61,11 @@ def done_while_away(expected: int, variant: str) -> Checker:
     """Each task was seen ``done`` while Redis was away."""
 
     def check_done_while_away(history: History) -> Iterator[Promise]:
-        gone, back = outages(history).get(variant, (0, 0))
+        gone, asked, _ = outages(history).get(variant, UNKNOWN)
         seen = {
             poll.value["task"]
             for poll in select(history, "poll", variant=variant)
-            if poll.result.get("status") == "done" and gone < poll.t0 and (poll.t1 or back) < back
+            if poll.result.get("status") == "done" and gone < poll.t0 and (poll.t1 or asked) < asked
         }
         tasks = {turn.result["task"] for turn in _turns(history, variant=variant)}
         yield Promise(f"tasks done while away ({variant})", f"{expected}/{expected}", f"{len(seen)}/{len(tasks)}",
@@ -61,13 +75,13 @@ def done_while_away(expected: int, variant: str) -> Checker:
 
 
 def refused_while_away(at_least: int, variant: str) -> Checker:
-    """Each look at a task while Redis was away is answered 503 with ``Retry-After``."""
+    """Each look at a task while Redis certainly was away is answered 503 with ``Retry-After``."""
 
     def check_refused_while_away(history: History) -> Iterator[Promise]:
-        gone, back = outages(history).get(variant, (0, 0))
+        gone, asked, _ = outages(history).get(variant, UNKNOWN)
         looks = [
             poll for poll in select(history, "poll", variant=variant)
-            if gone < poll.t0 and (poll.t1 or back + 1) < back
+            if gone < poll.t0 and (poll.t1 or asked) < asked
         ]  # fmt: skip
         wrong = [
             poll.result for poll in looks
@@ -83,7 +97,7 @@ def done_soon_after(expected: int, bar_s: float, variant: str) -> Checker:
     """Each task is seen ``done`` at most ``bar_s`` after Redis is back."""
 
     def check_done_soon_after(history: History) -> Iterator[Promise]:
-        _, back = outages(history).get(variant, (0, 0))
+        back = outages(history).get(variant, UNKNOWN).back
         first: dict[str, int] = {}
         for poll in select(history, "poll", variant=variant):
             if poll.result.get("status") == "done" and poll.t1 is not None:
@@ -116,7 +130,7 @@ def ids_again_within(bar_s: float, expected: int) -> Checker:
         away = outages(history)
         spans = []
         for turn in _turns(history):
-            _, back = away.get(str(turn.value["variant"]), (0, 0))
+            back = away.get(str(turn.value["variant"]), UNKNOWN).back
             again = [
                 p.t1 for p in select(history, "append", session=turn.value["session"])
                 if back and p.t0 > back and p.t1 is not None and p.result.get("id") is not None
@@ -148,7 +162,7 @@ def announced_within(bar_s: float, expected: int) -> Checker:
             if not holes[story.session]:
                 continue
             concerned += 1
-            gone, back = away.get(variants.get(story.session, ""), (0, 0))
+            gone, _, back = away.get(variants.get(story.session, ""), UNKNOWN)
             told = [n.t for n in story.rendered if n.value["type"] == "unlogged" and n.t > gone]
             told += [gap.t for gap in story.gaps if gap.t > gone]
             if told:

@@ -8,6 +8,7 @@ is chosen at random, not in turn.
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -156,12 +157,12 @@ class KubernetesDriver:
             fleet.ask(True)
         await self._shape(setup)
         body = await self.object.settled()
-        for fleet in fleets:
-            await until("the pods of before are gone", fleet.calm, fleet.changed, START_BOUND_S)
-            fleet.ask(False)
         count = body["spec"]["replicas"] if self.config.gentle else setup.replicas
-        self.servers.resize(count)
-        self.fleet_of_workers.resize(setup.workers)
+        for fleet, size in zip(fleets, (count, setup.workers), strict=True):
+            calm = functools.partial(fleet.calm, size)
+            await until("the pods of before are gone", calm, fleet.changed, START_BOUND_S)
+            fleet.ask(False)
+            fleet.resize(size)
         await self.wait_ready(timeout_s=START_BOUND_S)
         await self.reach.close()
         profile = self.config.provider.cluster if self.config.provider.kind == "minikube" else ""

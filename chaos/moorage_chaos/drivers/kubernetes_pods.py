@@ -168,9 +168,11 @@ class Fleet:
             if not pod.going:
                 pod.asked = value
 
-    def calm(self) -> bool:
-        """No pod that is going still runs."""
-        return not any(pod.going and pod.running for pod in self.pods.values())
+    def calm(self, count: int) -> bool:
+        """``count`` pods are to stay, and of those that go none still runs. The count is asked for, since the object
+        can be known to be settled before it is heard that pods of before go."""
+        stay = sum(not pod.going for pod in self.pods.values())
+        return stay == count and not any(pod.going and pod.running for pod in self.pods.values())
 
     def place_of(self, replica: str) -> PodPlace:
         """Raises KeyError."""

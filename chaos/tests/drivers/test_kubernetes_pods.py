@@ -127,6 +127,15 @@ def test_draining_is_told_when_a_pod_begins_to_go(fleet: Fleet, told: Told) -> N
     assert told.ops() == ["draining"]
 
 
+def test_it_is_calm_when_those_that_are_to_stay_are_there_and_the_others_do_not_run(fleet: Fleet) -> None:
+    assert fleet.calm(2)
+    assert not fleet.calm(1), "that one goes is not heard yet"
+    fleet.heard("MODIFIED", body("p1", container="c-p1", ready=True, going=True))
+    assert not fleet.calm(1), "it goes, and still runs"
+    fleet.heard("MODIFIED", body("p1", going=True, ended=("c-p1", 0)))
+    assert fleet.calm(1)
+
+
 def test_what_a_list_lacks_is_gone(fleet: Fleet) -> None:
     fleet.heard("LISTED", {"items": [body("p2", container="c-p2", ready=True)]})
     assert [place.state for place in fleet.places] == ["dead", "ready"]
