@@ -44,4 +44,6 @@ docs-operator: venv ## write docs/operator/reference.md anew from the CRD
 	$(BIN)/python operator/reference.py
 
 bench-operator: venv ## 200 objects on the test cluster: time to Ready, requests at rest, memory (part of make bench when there is a cluster)
-	KUBECONFIG=$${KUBECONFIG:-$(BOX_KUBECONFIG)} PYTHONPATH=operator $(BIN)/python operator/bench.py $(ARGS)
+	export KUBECONFIG=$${KUBECONFIG:-$(BOX_KUBECONFIG)} && kubectl apply -f manifests/00-crd.yaml && \
+	kubectl wait --for=condition=Established --timeout=20s crd/realtimeservers.moorage.dev && \
+	PYTHONPATH=operator $(BIN)/python operator/bench.py $(ARGS)
