@@ -43,13 +43,15 @@ async def test_memory_of_a_socket_is_what_the_crowd_adds(
     assert connects[1:] == [10]
 
 
-@pytest.mark.parametrize(("last", "growth"), [(1330.0, 30.0), (1200.0, 0.0)])
-async def test_growth_is_counted_from_the_second_wave(
-    monkeypatch: pytest.MonkeyPatch, connects: list[int], last: float, growth: float
+@pytest.mark.parametrize(
+    ("last", "growth"), [((1330.0, 1340.0, 1350.0), 30.0), ((1310.0, 900.0, 2000.0), 0.0)]
+)
+async def test_growth_is_counted_between_warm_waves(
+    monkeypatch: pytest.MonkeyPatch, connects: list[int], last: tuple[float, ...], growth: float
 ) -> None:
-    remember(monkeypatch, 1250.0, 1300.0, 1310.0, last)
-    assert await crowd.growth_kib(1, 1, "token", Crowd(10, 40)) == growth
-    assert connects == [10] * 4
+    remember(monkeypatch, 900.0, 1250.0, 1300.0, 1310.0, 1320.0, *last)
+    assert await crowd.growth_kib(1, 1, "token", Crowd(10, 80)) == growth
+    assert connects == [10] * 8
 
 
 def test_memory_of_a_process() -> None:
