@@ -151,6 +151,7 @@ class Fleet:
         self.exits: dict[str, int] = {}
         """Container id -> monotonic ns at which its node saw it end."""
         self._notify = notify
+        self._asked = False
         self._by_id: dict[str, PodPlace] = {}
 
     def resize(self, count: int) -> None:
@@ -163,7 +164,9 @@ class Fleet:
         self._assign()
 
     def ask(self, value: bool) -> None:
-        """Whether the harness itself ends, by another setup, what ends now; those that are dead stay as they are."""
+        """Whether the harness itself ends, by another setup, what ends now; those that go already stay as they are.
+        Pods that were not heard of yet count, too: the first setup comes before the first list."""
+        self._asked = value
         for pod in self.pods.values():
             if not pod.going:
                 pod.asked = value
@@ -200,6 +203,7 @@ class Fleet:
         pod = self.pods.get(metadata["uid"])
         if pod is None:
             pod = Pod(metadata["name"], metadata["uid"], metadata["creationTimestamp"], self.component)
+            pod.asked = self._asked
             self.pods[pod.uid] = pod
         was_ready, was_going, was_running = pod.ready, pod.going, pod.running
         pod.update(body)

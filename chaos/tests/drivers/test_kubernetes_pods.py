@@ -92,6 +92,19 @@ def test_a_kill_is_told_once_at_the_time_its_node_saw(fleet: Fleet, told: Told) 
     assert deaths[0][1]["link"] == "replica-1"
 
 
+def test_what_a_setup_ends_was_asked_for_also_when_it_was_not_heard_of_before(told: Told) -> None:
+    fleet = Fleet("server", "replica", told)
+    fleet.ask(True)
+    for name in ("old", "new"):
+        fleet.heard("ADDED", body(name, container=f"c-{name}", ready=True))
+    fleet.heard("MODIFIED", body("old", container="c-old", ready=True, going=True))
+    fleet.ask(False)
+    for name in ("old", "new"):
+        fleet.heard("MODIFIED", body(name, going=True, ended=(f"c-{name}", 0)))
+    asked = {value["pod"]: value["asked"] for op, _, value in told.rows if op == "death"}
+    assert asked == {"old": True, "new": False}
+
+
 def test_the_next_pod_takes_the_place_and_the_old_id_still_leads_to_it(fleet: Fleet) -> None:
     fleet.heard("MODIFIED", body("p1", going=True, ended=("c-p1", 137)))
     assert fleet.places[0].state == "dead"
