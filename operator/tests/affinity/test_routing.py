@@ -149,15 +149,29 @@ def test_a_connection_stays_where_it_is_while_its_replica_drains(world: World) -
 
 
 def test_without_a_subject_the_replica_with_fewest_connections(world: World) -> None:
+    threads: list[threading.Thread] = []
+
+    def held() -> int:
+        return sum(replica.held for replica in world.replicas)
+
+    def hold(count: int) -> list[int]:
+        """So many more, one after the other; how many each replica got."""
+        before = [replica.held for replica in world.replicas]
+        for number in range(held() + 1, held() + 1 + count):
+            threads.append(threading.Thread(target=world.front.ask, args=("/hold",)))
+            threads[-1].start()
+            until("held", lambda number=number: held() == number)
+        return [replica.held - was for replica, was in zip(world.replicas, before, strict=True)]
+
     for replica in world.replicas:
         replica.release.clear()
-    before = [replica.held for replica in world.replicas]
-    threads = [threading.Thread(target=world.front.ask, args=("/hold",)) for _ in range(2 * REPLICAS)]
     try:
-        for number, thread in enumerate(threads, start=sum(before) + 1):
-            thread.start()
-            until("held", lambda number=number: sum(replica.held for replica in world.replicas) == number)
-        assert [replica.held - was for replica, was in zip(world.replicas, before, strict=True)] == [2] * 3
+        assert hold(2 * REPLICAS) == [2, 2, 2]
+        emptied = world.replicas[1]
+        emptied.release.set()
+        until("emptied", lambda: world.front.sessions("by_load") == [2, 2])
+        emptied.release.clear()
+        assert hold(2) == [0, 2, 0]
     finally:
         for replica in world.replicas:
             replica.release.set()
