@@ -21,10 +21,11 @@ cluster-down: ## end it; leaves nothing behind
 cluster-kubeconfig:
 	@echo $(BOX_KUBECONFIG)
 
-images: ## build the images of server, operator and the tests' stand-in, and load them on the cluster
+images: ## build the images of server, operator, the tests' stand-in and HAProxy, and load them on the cluster
 	$(call BOX_IMAGE,moorage-server,server)
 	$(call BOX_IMAGE,moorage-operator,operator)
 	$(BOX) image operator/tests/cluster/standin moorage-standin:dev -f operator/tests/cluster/standin/Dockerfile --build-arg PYTHON_IMAGE=localhost/python:box
+	$(BOX) image operator/tests/cluster/affinity moorage-haproxy:dev -f operator/tests/cluster/affinity/Dockerfile --layers --build-arg BASE_IMAGE=localhost/python:box
 	$(BOX) load-base
 
 images-chaos: ## build the images of the harness and its node helper, and load them on the cluster

@@ -119,7 +119,7 @@ def balancer(folder: Path, names: int, replicas: int, count: int) -> Iterator[Ba
         found = Balancer(port, own, process)
         found.until_serving(count)
         yield found
-        assert process.poll() is None, log.read_text()
+        assert not process.poll(), log.read_text()
     finally:
         process.kill()
         process.wait(10)

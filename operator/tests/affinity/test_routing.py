@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import threading
 from collections import Counter
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .balancer import CONFIGURATION, Balancer, balancer, program, until, version
+from .balancer import CONFIGURATION, Balancer, balancer, listens, program, until, version
 from .names import Names
 from .standin import Replica, some
 
@@ -217,12 +218,15 @@ def test_a_token_that_is_too_long_is_refused_with_an_answer(world: World) -> Non
 def test_several_balancers_choose_the_same_replica(world: World, tmp_path: Path) -> None:
     """Each learns of the replicas in an order of its own. HAProxy before 3.0 then has a ring of its own, too."""
     addresses = [replica.address for replica in world.replicas]
-    if version() >= (3, 0):
-        addresses.reverse()
+    late = addresses[:-1] if version() >= (3, 0) else []
+    first = [address for address in addresses if address not in late]
     with (
-        Names(*addresses).running() as names,
-        balancer(tmp_path, names.port, world.replicas[0].port, REPLICAS) as second,
+        Names(*first).running() as names,
+        balancer(tmp_path, names.port, world.replicas[0].port, len(first)) as second,
     ):
+        for address in reversed(late):
+            names.addresses += (address,)
+            second.until_serving(len(names.addresses))
         other = {subject: second.ask("/", bearer(subject))[1] for subject in SUBJECTS}
     assert other == world.homes()
 
@@ -241,3 +245,26 @@ def test_a_replica_that_the_name_server_forgets_is_not_used(haproxy: None, tmp_p
     finally:
         for replica in replicas:
             replica.stop()
+
+
+def test_a_balancer_that_is_told_to_go_lets_connections_end(haproxy: None, tmp_path: Path) -> None:
+    """SIGUSR1, which the image's pods are ended with."""
+    (replica,) = some(1)
+    answers: list[tuple[int, str]] = []
+    with (
+        Names(replica.address).running() as names,
+        balancer(tmp_path, names.port, replica.port, 1) as front,
+    ):
+        thread = threading.Thread(target=lambda: answers.append(front.ask("/hold")))
+        thread.start()
+        try:
+            until("held", lambda: replica.held == 1)
+            front.process.send_signal(signal.SIGUSR1)
+            until("nobody new", lambda: not listens(front.port))
+            assert front.process.poll() is None
+        finally:
+            replica.release.set()
+            thread.join(20)
+        assert front.process.wait(20) == 0
+    replica.stop()
+    assert answers == [(200, replica.address)]
