@@ -68,6 +68,11 @@ class Balancer:
         found = self.metrics(rf'^haproxy_server_current_sessions\{{proxy="{backend}",server="(\w+)"\}} (\d+)')
         return sorted(int(count) for _, count in found if count != "0")
 
+    def requests(self, backend: str) -> int:
+        """How many requests it has been sent so far."""
+        found = self.metrics(rf'^haproxy_backend_http_requests_total\{{proxy="({backend})"\}} (\d+)')
+        return int(found[0][1])
+
     def until_serving(self, count: int) -> None:
         until(f"{count} replicas up", lambda: self.serving() == dict.fromkeys(BACKENDS, count))
 
