@@ -105,7 +105,9 @@ class Answers:
             return
 
         def acked(*args: Any) -> None:
-            self._reply(namespace, uid, wire.BROADCAST_ACK, request_id, packet=args[0] if args else None)
+            more = {} if len(args) == 1 else {"args": list(args)}  # Node reads the first one only
+            first = args[0] if args else None
+            self._reply(namespace, uid, wire.BROADCAST_ACK, request_id, packet=first, **more)
 
         forget = self._local.emit_acked(namespace, targets, data, acked)
         timeout = body.opts.flag("timeout")

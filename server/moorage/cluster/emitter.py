@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, NoReturn, Self
 
-from moorage.cluster import wire
+from moorage.cluster import checks, wire
 from moorage.cluster.broadcast import Backend
 from moorage.cluster.packets import arguments
 from moorage.errors import BackplaneUnavailable
@@ -23,6 +23,9 @@ class Emitter(Backend):
     ``redis``: a URL, or a :class:`Backplane` that the caller starts and stops. The names must be those of the
     cluster. A coroutine that returns has been taken by Redis; it raises :class:`BackplaneUnavailable` (certainly
     not sent), :class:`BackplaneUnknown` (perhaps sent) or :class:`BackplaneReply`. Nothing is kept for later.
+
+    One that is not entered connects with its first emit, and is closed by :meth:`stop`. After that, as after the
+    ``async with``, whatever it is to send raises :class:`RuntimeError`.
     """
 
     def __init__(
@@ -36,33 +39,46 @@ class Emitter(Backend):
         sharded_pubsub: bool = False,
         ca_file: str | None = None,
     ) -> None:
+        checks.of_cluster(redis, stream_name, stream_count, stream_maxlen, channel_prefix, sharded_pubsub)
         self._owns = isinstance(redis, str)
         self._backplane = (
             Backplane(redis, name="socketio:emitter", ca_file=ca_file) if isinstance(redis, str) else redis
         )
         self._started = not self._owns
+        self._closed = False
         self._name, self._count, self._maxlen = stream_name, stream_count, stream_maxlen
         self._prefix = channel_prefix
         self._publish = "SPUBLISH" if sharded_pubsub else "PUBLISH"
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
         return self
 
     async def __aexit__(self, *error: object) -> None:
         await self.stop()
 
     async def start(self, timeout_s: float = 5.0) -> None:
-        """Connect; done by the first emit otherwise. Raises :class:`BackplaneUnavailable` after ``timeout_s``."""
+        """Connect; done by the first emit otherwise.
+
+        Raises :class:`BackplaneUnavailable` after ``timeout_s`` [s], with the reason, and :class:`RuntimeError` when
+        it was closed.
+        """
+        if self._closed:
+            raise RuntimeError("this Emitter was closed; make another one")
         if not self._started:
+            up = await self._backplane.start(timeout_s)
             self._started = True
-            if not await self._backplane.start(timeout_s):
-                raise BackplaneUnavailable("emitter")
+            if not up:
+                raise BackplaneUnavailable(f"not connected within {timeout_s:g} s: {self._backplane.trouble}")
 
     async def stop(self) -> None:
-        """Close the connection."""
-        if self._owns and self._started:
-            self._started = False
+        """Close the connection, for good."""
+        self._closed = True
+        if self._owns:
             await self._backplane.stop()
 
     # -- as python-socketio's write-only managers ------------------------------------------------------------
@@ -80,6 +96,7 @@ class Emitter(Backend):
         """As python-socketio's ``emit``: a tuple is several arguments. Raises RuntimeError for a ``callback``."""
         if callback is not None:
             raise RuntimeError(NO_ANSWERS)
+        checks.event_name(event)
         args = arguments(data)
         operator = self.of(namespace)
         rooms = to if to is not None else room
@@ -132,7 +149,7 @@ class Emitter(Backend):
         await self._append(namespace, wire.DISCONNECT_SOCKETS, data)
 
     async def tell_servers(
-        self, event: str, args: Sequence[Any], namespace: str, timeout_ms: int | None
+        self, event: str, args: Sequence[Any], namespace: str, timeout_ms: float | None
     ) -> tuple[list[Any], bool]:
         """Publish an event to all servers of the namespace."""
         if timeout_ms is not None:

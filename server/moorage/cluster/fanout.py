@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import socketio
 from engineio.packet import MESSAGE
 from engineio.packet import Packet as EngineIOPacket
 
@@ -13,6 +15,8 @@ from moorage.cluster import wire
 from moorage.cluster.local import LocalManager
 from moorage.cluster.packets import EVENT, Encoded, encode
 from moorage.cluster.wire import Opts
+
+logger = logging.getLogger(__name__)
 
 BEHIND_PACKETS = 1000
 """A plain Engine.IO socket with so many packets in its queue is behind with reading."""
@@ -35,6 +39,18 @@ class FanOut(LocalManager):
         self._cutting: set[asyncio.Task[None]] = set()
         self.on_join.append(self._room_changed)
         self.on_leave.append(self._room_changed)
+
+    def set_server(self, server: Any) -> None:
+        """python-socketio's hook: the server that this is the manager of."""
+        if not server.is_asyncio_based():
+            raise TypeError(
+                f"{type(self).__name__} is for socketio.AsyncServer, not for {type(server).__name__}"
+            )
+        if self.recovery is not None and type(server) is socketio.AsyncServer:
+            logger.warning(
+                "recovery_secret has no effect: use moorage.cluster.AsyncServer, not socketio.AsyncServer"
+            )
+        super().set_server(server)
 
     def _room_changed(self, namespace: str, room: str, sid: str) -> None:
         # Rooms that the connect handler gives are given again by it.

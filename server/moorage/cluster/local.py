@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from socketio import AsyncManager
 
+from moorage.cluster import checks
 from moorage.cluster.packets import EVENT, Encoded, arguments, encode
 
 if TYPE_CHECKING:
@@ -278,8 +279,10 @@ class LocalManager(AsyncManager):  # type: ignore[misc]
             self.leave(sid, room, namespace)
 
     def get_participants(self, namespace: str, room: Any) -> Iterator[tuple[str, str]]:
-        """``(sid, eio_sid)`` of a room, of several (a list), or of everybody (None)."""
-        yield from list(self._targets(namespace, names_of(room), ()).items())
+        """``(sid, eio_sid)`` of a room, of several (a list; an empty one: of nobody), or of everybody (None)."""
+        rooms = names_of(room)
+        if rooms or room is None:
+            yield from list(self._targets(namespace, rooms, ()).items())
 
     def get_rooms(self, sid: str, namespace: str) -> list[str]:
         """Rooms of a socket, its own among them."""
@@ -298,12 +301,16 @@ class LocalManager(AsyncManager):  # type: ignore[misc]
         to: Any = None,
         **kwargs: Any,
     ) -> None:
-        """As in python-socketio: a tuple is several arguments; ``callback`` once per recipient.
+        """As in python-socketio: a tuple is several arguments; ``callback`` once per recipient; no rooms: nobody.
 
         Yields to the loop once, so that a task that emits for long does not keep buffers from being sent.
         """
+        checks.event_name(event)
         args = arguments(data)
-        rooms, skip = names_of(to or room), names_of(skip_sid)
+        chosen = to if to is not None else room
+        rooms, skip = names_of(chosen), names_of(skip_sid)
+        if chosen is not None and not rooms:
+            return
         if callback is None:
             self.emit_local(event, args, rooms, skip, namespace)
         else:

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any, Literal
 
-from moorage.cluster import counted, wire
+from moorage.cluster import checks, counted, wire
 from moorage.cluster.carriers import PubSub, Stream
 from moorage.cluster.journal import restate_for_ever
 from moorage.cluster.loopback import Loopback
@@ -67,6 +67,8 @@ class RedisStreamsManager(Utilities):
         recovery_secret: str | None = None,
         recovery_window_ms: int = 120_000,
     ) -> None:
+        checks.of_cluster(redis, stream_name, stream_count, stream_maxlen, channel_prefix, sharded_pubsub)
+        checks.of_server(namespaces, stream_read_count, compat, recovery_secret, recovery_window_ms)
         super().__init__()
         self.uid = wire.new_uid()
         """This node. Node's adapter has one for each namespace; one for all is the same on the wire."""
@@ -270,8 +272,8 @@ class RedisStreamsManager(Utilities):
     async def emit(
         self,
         event: str,
-        data: Any,
-        namespace: str,
+        data: Any = None,
+        namespace: str = "/",
         room: Any = None,
         skip_sid: Any = None,
         callback: Callable[..., Any] | None = None,
@@ -280,9 +282,14 @@ class RedisStreamsManager(Utilities):
     ) -> None:
         """As in python-socketio; never waits for Redis. ``ignore_queue=True``: this process only.
 
-        ``callback`` is called for each ack; of a socket on another node only the first argument arrives.
+        An empty collection of rooms is nobody. ``callback`` is called for each ack; of a socket on a Node server only
+        the first argument arrives. Raises :class:`TypeError` or :class:`ValueError` for what cannot be sent.
         """
-        rooms, skip = _names(to or room), _names(skip_sid)
+        checks.event_name(event)
+        chosen = to if to is not None else room
+        rooms, skip = checks.names(chosen), checks.names(skip_sid)
+        if chosen is not None and not rooms:
+            return
         here = bool(rooms) and all(self.is_sid_room(namespace, name) for name in rooms)
         if here and callback is None and self.recovery is not None:
             here = all(name in self.recovery.unaware for name in rooms)  # else it may be missed
@@ -385,12 +392,3 @@ class RedisStreamsManager(Utilities):
             self.reader.poison(entry_id, body)
         else:
             self.ignored += 1  # heartbeats and requests of nodes of format 0.2.x
-
-
-def _names(rooms: Any) -> list[str]:
-    """None, one name or several, as strings."""
-    if rooms is None:
-        return []
-    if isinstance(rooms, (str, int)):
-        return [str(rooms)]
-    return [str(room) for room in rooms if room is not None]

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from itertools import islice
 from typing import Any
 
-from moorage.cluster import wire
+from moorage.cluster import checks, wire
 from moorage.cluster.fanout import FanOut
 from moorage.cluster.local import names_of
 from moorage.cluster.packets import arguments
@@ -156,5 +156,8 @@ class MemoryManager(FanOut):
         if callback is not None:
             await super().emit(event, data, namespace, room, skip_sid, callback, to, **kwargs)
             return
-        args = arguments(data)
-        self.emit_recoverable(event, args, names_of(to or room), names_of(skip_sid), namespace)
+        checks.event_name(event)
+        chosen = to if to is not None else room
+        rooms = names_of(chosen)
+        if rooms or chosen is None:
+            self.emit_recoverable(event, arguments(data), rooms, names_of(skip_sid), namespace)

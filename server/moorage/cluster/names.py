@@ -1,8 +1,17 @@
-"""Names of streams and channels in the adapter's format, and ids. No I/O."""
+"""Names of streams and channels in the adapter's format, names that no event may have, and ids. No I/O."""
 
 from __future__ import annotations
 
 import secrets
+
+RESERVED_EVENTS = frozenset(
+    {"connect", "connect_error", "disconnect", "disconnecting", "newListener", "removeListener"}
+)
+"""Names of no event, in either direction: socket.io-parser refuses them, and a JavaScript client that is sent one
+closes its connection; python-socketio would run the handlers."""
+
+SERVER_RESERVED_EVENTS = frozenset({"connect", "connection", "new_namespace"})
+"""Names of no event between servers: a Node server has handlers of its own for them."""
 
 
 def new_uid() -> str:

@@ -17,12 +17,9 @@ import orjson
 from engineio.packet import MESSAGE
 from engineio.packet import Packet as EngineIOPacket
 
-CONNECT, DISCONNECT, EVENT, ACK, CONNECT_ERROR, BINARY_EVENT, BINARY_ACK = range(7)
+from moorage.cluster.names import RESERVED_EVENTS
 
-RESERVED_EVENTS = frozenset(
-    {"connect", "connect_error", "disconnect", "disconnecting", "newListener", "removeListener"}
-)
-"""Names a client may not emit, as in Node's socket.io-parser; python-socketio would run the handlers."""
+CONNECT, DISCONNECT, EVENT, ACK, CONNECT_ERROR, BINARY_EVENT, BINARY_ACK = range(7)
 
 MAX_ATTACHMENTS = 64
 """Binary values in one packet of a client. Node's parser stops at 10, older ones do not stop at all."""

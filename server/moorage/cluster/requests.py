@@ -47,12 +47,12 @@ class _Question:
             self.owing[uid] = self.owing.get(uid, 0) + count
         self.changed.set()
 
-    def acked_by(self, uid: str, value: Any) -> None:
+    def acked_by(self, uid: str, *args: Any) -> None:
         if self.owing.get(uid, 0) > 1:
             self.owing[uid] -= 1
         else:
             self.owing.pop(uid, None)
-        self.ack(value)
+        self.ack(*args)
 
     def lose(self, uid: str) -> None:
         """The node is gone, and with it its acks."""
@@ -127,7 +127,7 @@ class Requests:
         self,
         rooms: Collection[str] = (),
         except_: Collection[str] = (),
-        timeout_ms: int = ANSWER_BOUND_MS,
+        timeout_ms: float = ANSWER_BOUND_MS,
         namespace: str = "/",
     ) -> tuple[list[RemoteSocket], bool]:
         """Sockets in ``rooms`` on all nodes, and whether all nodes answered within ``timeout_ms``."""
@@ -144,7 +144,7 @@ class Requests:
         rooms: str | Collection[str],
         event: str,
         args: Sequence[Any],
-        timeout_ms: int,
+        timeout_ms: float,
         except_: Collection[str] = (),
         namespace: str = "/",
         *,
@@ -175,7 +175,7 @@ class Requests:
         return question.values, complete
 
     async def server_side_emit(
-        self, event: str, args: Sequence[Any] = (), timeout_ms: int | None = None, namespace: str = "/"
+        self, event: str, args: Sequence[Any] = (), timeout_ms: float | None = None, namespace: str = "/"
     ) -> tuple[list[Any], bool]:
         """Run the handlers of ``event`` on all other nodes.
 
@@ -199,7 +199,7 @@ class Requests:
         number: int,
         data: dict[str, Any],
         question: _Question,
-        timeout_ms: int,
+        timeout_ms: float,
         *,
         mine: int = 0,
         meanwhile: Callable[[], Callable[[], None]] | None = None,
@@ -261,4 +261,4 @@ class Requests:
         elif isinstance(body, wire.BroadcastClientCount):
             question.clients(body.clientCount, message.uid)
         elif isinstance(body, wire.BroadcastAck):
-            question.acked_by(message.uid, body.packet)
+            question.acked_by(message.uid, *([body.packet] if body.args is None else body.args))

@@ -1,4 +1,4 @@
-"""Socket.IO's broadcasting and utility methods on our manager; what they mean is in ``broadcast``."""
+"""Socket.IO's broadcasting and utility methods on our manager; which they are and mean is in ``broadcast``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from moorage.cluster import wire
-from moorage.cluster.broadcast import Answers, Backend, BroadcastOperator, RemoteSocket
+from moorage.cluster import checks, wire
+from moorage.cluster.broadcast import Backend
 from moorage.cluster.fanout import FanOut
 from moorage.cluster.requests import Requests
 from moorage.cluster.wire import Opts
@@ -15,7 +15,7 @@ from moorage.cluster.wire import RemoteSocket as Described
 
 
 class Utilities(FanOut, Backend):
-    """``io.to()``, ``io.except()``, ``io.fetchSockets()`` and the like, and what operators act on."""
+    """What the operators of this manager act on: its own sockets, and the stream for those of others."""
 
     requests: Requests
 
@@ -31,35 +31,18 @@ class Utilities(FanOut, Backend):
     def append(self, namespace: str, number: int, data: dict[str, Any] | None) -> None:
         """Append an entry to the stream of a namespace, now or as soon as Redis can take it."""
 
-    # -- who -------------------------------------------------------------------------------------------
-    @property
-    def local(self) -> BroadcastOperator:
-        """All sockets of this process."""
-        return self.of("/").local
-
-    def timeout(self, timeout_ms: int) -> BroadcastOperator:
-        """All sockets; see :meth:`BroadcastOperator.timeout`."""
-        return self.of("/").timeout(timeout_ms)
-
-    async def fetch_sockets(self) -> Answers[RemoteSocket]:
-        """All sockets of all nodes."""
-        return await self.of("/").fetch_sockets()
-
-    async def server_side_emit(self, event: str, *args: Any) -> None:
-        """Send an event to the other nodes."""
-        await self.of("/").server_side_emit(event, *args)
-
-    async def server_side_emit_with_ack(self, event: str, *args: Any) -> Answers[Any]:
-        """Send an event to the other nodes and collect what their handlers return."""
-        return await self.of("/").server_side_emit_with_ack(event, *args)
-
+    # -- other servers ---------------------------------------------------------------------------------
     def on(self, event: str, handler: Callable[..., Any] | None = None) -> Any:
         """Handle an event that other nodes emit to servers; what ``handler`` returns is the answer. A decorator, too.
 
-        It may be a coroutine function. Nodes without a handler answer None at once.
+        It may be a coroutine function. Nodes of ours without a handler answer None at once.
+        Raises :class:`TypeError` or :class:`ValueError` for an event that nobody can emit.
         """
+        checks.server_event_name(event)
         if handler is None:
             return lambda function: self.on(event, function)
+        if not callable(handler):
+            raise TypeError(f"the handler of an event must be callable, not {type(handler).__name__}")
         self.requests.handlers[event] = handler
         return handler
 
@@ -90,7 +73,7 @@ class Utilities(FanOut, Backend):
         rooms: Collection[str],
         except_: Collection[str],
         namespace: str,
-        timeout_ms: int,
+        timeout_ms: float,
         *,
         single: bool,
     ) -> tuple[list[Any], bool]:
@@ -104,7 +87,7 @@ class Utilities(FanOut, Backend):
         rooms: Collection[str],
         except_: Collection[str],
         namespace: str,
-        timeout_ms: int,
+        timeout_ms: float,
         *,
         local: bool,
     ) -> tuple[list[Described], bool]:
@@ -153,7 +136,7 @@ class Utilities(FanOut, Backend):
             await self.server.eio.disconnect(eio_sid)
 
     async def tell_servers(
-        self, event: str, args: Sequence[Any], namespace: str, timeout_ms: int | None
+        self, event: str, args: Sequence[Any], namespace: str, timeout_ms: float | None
     ) -> tuple[list[Any], bool]:
         """Emit to the other nodes."""
         return await self.requests.server_side_emit(event, args, timeout_ms, namespace)

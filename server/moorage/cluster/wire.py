@@ -22,6 +22,7 @@ import msgspec
 import orjson
 import ormsgpack
 
+from moorage.cluster.names import RESERVED_EVENTS
 from moorage.cluster.names import namespace_hash as namespace_hash
 from moorage.cluster.names import new_uid as new_uid
 from moorage.cluster.names import private_channel as private_channel
@@ -54,6 +55,9 @@ EMITTER_UID: Final = "emitter"
 
 FLEETING: Final = "fleeting"
 """Flag of a broadcast that was delivered without an offset and so must not be delivered again by a recovery."""
+
+
+_RESERVED = frozenset(name.encode() for name in RESERVED_EVENTS)
 
 
 # -- bodies --------------------------------------------------------------------------------------------
@@ -92,9 +96,14 @@ class Broadcast(msgspec.Struct):
     packed: bool = False
 
     def event(self) -> list[Any] | Malformed:
-        """``[name, *args]``."""
+        """``[name, *args]``. Malformed: what a client must not be sent."""
         data = _load(bytes(self.packet.data), self.packed)
-        if not isinstance(data, list) or not data or not isinstance(data[0], str):
+        if (
+            not isinstance(data, list)
+            or not data
+            or not isinstance(data[0], str)
+            or data[0] in RESERVED_EVENTS
+        ):
             return Malformed("packet.data")
         return data
 
@@ -102,6 +111,9 @@ class Broadcast(msgspec.Struct):
         """``[name, *args]`` as JSON text, not decoded; None where that cannot be had: use :meth:`event`."""
         raw = bytes(self.packet.data)
         if self.packed or not raw.startswith(b'["'):
+            return None
+        name = raw[2 : raw.find(b'"', 2)]
+        if name in _RESERVED or b"\\" in name:
             return None
         try:
             raw.decode()  # a client's WebSocket closes on text that is not UTF-8
@@ -189,10 +201,11 @@ class BroadcastClientCount(msgspec.Struct):
 
 
 class BroadcastAck(msgspec.Struct):
-    """Type 12: the first argument of one socket's ack."""
+    """Type 12: the first argument of one socket's ack. ``args``: all of them, from nodes of ours, if not one."""
 
     requestId: str
     packet: Any = None
+    args: list[Any] | None = None
 
 
 Body = (

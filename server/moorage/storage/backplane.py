@@ -104,6 +104,12 @@ class Backplane:
         return self._commands.up and self._commands.stalled_for_ms <= self._stall_ms
 
     @property
+    def trouble(self) -> str:
+        """Where Redis is looked for, and why it is not up: the last reason; no part of it is a password."""
+        link = self._subscriber if self._commands.up else self._commands
+        return f"{link.url}: {link.trouble}"
+
+    @property
     def timeout_ms(self) -> int:
         """Bound of one reply [ms]."""
         return self._timeout_ms

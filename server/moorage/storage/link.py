@@ -198,7 +198,13 @@ class Link:
             self._outage.clear()
         self._call(self._on_up)
 
+    @property
+    def trouble(self) -> str:
+        """Why the link is not up, or was not the last time; no part of it is a password."""
+        return self._reason or "no answer yet"
+
     def _fail(self, reason: str) -> None:
+        self._reason = reason
         if self._connection is not None:
             self._drop(self._connection, reason)
         self._log_down(reason)
@@ -257,7 +263,8 @@ class Link:
         if not self.up or connection is None or connection.full:
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             full = connection is not None and connection.full
-            _end(future, BackplaneUnavailable("output buffer is full" if full else "Redis is not connected"))
+            why = "output buffer is full" if full else f"Redis is not connected: {self.trouble}"
+            _end(future, BackplaneUnavailable(why))
             return future
         return self._enqueue(args)
 

@@ -69,20 +69,34 @@ async def test_emit_with_a_callback_reaches_the_other_node(start_node: StartNode
     a, b = await here.client("a"), await there.client("b")
     acks: list[Any] = []
 
-    async def on_ack(value: Any) -> None:
-        acks.append(value)
+    async def on_ack(*values: Any) -> None:
+        acks.append(values)
 
     await here.server.emit("ask", 1, to="b", callback=on_ack)
     await until(lambda: b.asked)
-    await b.ack("from b", "second is not carried")
+    await b.ack("from b", b"second")
     await here.server.emit("ask", 1, to="a", callback=on_ack)
     await a.ack("from a")
     await until(lambda: len(acks) == 2)
-    assert sorted(acks) == ["from a", "from b"]
-    call = asyncio.create_task(here.server.call("ask", 2, to="b", timeout=5))
-    await until(lambda: b.asked)
-    await b.ack({"r": 1})
-    assert await call == {"r": 1}
+    assert sorted(acks) == [("from a",), ("from b", b"second")]
+
+
+@pytest.mark.parametrize("options", [{}, {"compat": "0.2"}], ids=str)
+@pytest.mark.parametrize("values", [(), (None,), ({"r": 1},), ("ack", "second")], ids=str)
+async def test_a_call_has_one_result_wherever_the_socket_is(
+    start_node: StartNode, until: Until, options: dict[str, Any], values: tuple[Any, ...]
+) -> None:
+    here, there = await start_node(**options), await start_node(**options)
+    sockets = [await here.client("a"), await there.client("b")]
+    while await here.manager.requests.node_count() < 2:
+        await asyncio.sleep(0.005)
+    results = []
+    for socket in sockets:
+        call = asyncio.create_task(here.server.call("ask", 2, to=socket.sid, timeout=5))
+        await until(lambda socket=socket: socket.asked)
+        await socket.ack(*values)
+        results.append(await call)
+    assert results == [values if len(values) > 1 else values[0] if values else None] * 2
 
 
 async def test_volatile_is_left_out_where_a_socket_is_behind(start_node: StartNode, until: Until) -> None:

@@ -22,6 +22,11 @@ Until = Callable[..., Awaitable[None]]
 SECRET = "a key of the tests, long enough to sign"
 
 
+async def later() -> Any:
+    """An identity that is none, as what is awaited."""
+    return 5
+
+
 class Site:
     """A server with one room for all and one that is joined later."""
 
@@ -30,7 +35,7 @@ class Site:
         self.sio = AsyncServer(
             client_manager=self.manager,
             async_mode="asgi",
-            identity=lambda environ, auth: (auth or {}).get("user"),
+            identity=lambda environ, auth: auth["user"] if auth.get("user") != "later" else later(),
         )
         self.recovered: list[bool] = []
 
@@ -42,10 +47,15 @@ class Site:
             await self.sio.enter_room(sid, "all")
 
         @self.sio.event
+        async def publish(sid: str, text: str) -> str:
+            await self.sio.emit("news", text, room="all")
+            return "published"
+
+        @self.sio.event
         async def join(sid: str, room: str) -> None:
             await self.sio.enter_room(sid, room)
 
-    async def listen(self) -> None:
+    async def listen(self, *, start: bool = True) -> None:
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -53,7 +63,8 @@ class Site:
             socketio.ASGIApp(self.sio), lifespan="off", log_config=None, ws="websockets-sansio"
         )
         self.server = uvicorn.Server(config)
-        assert await self.manager.start()
+        if start:
+            assert await self.manager.start()
         self.serving = asyncio.create_task(self.server.serve(sockets=[listener]))
         while not self.server.started:
             await asyncio.sleep(0.005)
@@ -130,6 +141,76 @@ async def test_python_clients_see_no_difference(sites: list[Site], until: Until)
     await until(lambda: got == [("text",)])
     await client.disconnect()
     await client.eio.disconnect()
+
+
+@pytest.mark.parametrize("auth", [{}, {"user": 5}, {"user": "later"}], ids=str)
+async def test_an_identity_that_cannot_be_told_is_refused(
+    sites: list[Site], caplog: pytest.LogCaptureFixture, auth: dict[str, Any]
+) -> None:
+    raw = Raw(sites[0].url, path="/socket.io/", **auth)
+    async with raw:
+        assert raw.refusal == "Connection rejected by server"
+    assert not sites[0].recovered  # the connect handler did not run
+    (record,) = [record for record in caplog.records if record.name == "moorage.cluster.server"]
+    assert "identity" in record.message
+    assert record.exc_info is None
+
+
+async def test_without_an_identity_nobody_is_recovered(sites: list[Site]) -> None:
+    raw = Raw(sites[0].url, path="/socket.io/", user=None)
+    async with raw:
+        assert raw.refusal is None
+        assert raw.pid is None
+
+
+async def test_the_first_client_of_a_server_that_nobody_started(
+    valkey: Valkey, sites: list[Site], until: Until
+) -> None:
+    for number in range(10):
+        await sites[0].sio.emit("old", number)
+    await until(lambda: valkey.client.xlen("socket.io") >= 10)
+    valkey.client.xtrim(
+        "socket.io", maxlen=1, approximate=False
+    )  # so that no place but the right one will do
+    fresh, other = Site(valkey.url), Site(valkey.url)
+    await fresh.listen(start=False)
+    await other.listen(start=False)
+    try:
+        async with client(fresh) as raw:
+            for at in (sites[0], other, fresh):
+                await raw.cut()
+                await sites[0].sio.emit("missed", {}, room="all")
+                await raw.connect(at.url)  # for `other` it is the first client, too
+                assert raw.recovered
+            await until(lambda: [event[0] for event in raw.events] == ["missed"] * 3)
+    finally:
+        await fresh.close()
+        await other.close()
+
+
+async def test_a_handler_answers_after_what_it_has_emitted(sites: list[Site], until: Until) -> None:
+    async with client(sites[0]) as raw:
+        for turn in range(1, 11):
+            await raw.send("publish", "x", ack=turn)
+            await until(lambda turn=turn: len(raw.events) == 2 * turn)
+        assert raw.events == [["news", "x"], ["ack", "published"]] * 10
+
+
+async def test_what_is_emitted_to_a_client_goes_before_its_end(sites: list[Site], until: Until) -> None:
+    site = sites[0]
+
+    @site.sio.event
+    async def kick(sid: str) -> None:
+        await site.sio.emit("bye", {}, to=sid)
+        await site.sio.disconnect(sid)
+
+    async with client(site) as raw:
+        await raw.send("kick")
+        await until(lambda: not site.manager.is_connected(raw.sid, "/"))
+        await until(lambda: raw.events == [["bye", {}]])
+        await raw.cut()
+        await raw.connect(sites[1].url)
+        assert not raw.recovered
 
 
 def test_without_a_secret_it_says_so() -> None:

@@ -100,9 +100,16 @@ async def test_remote_sockets(pair: list[Node], sockets: list[FakeSocket], until
     await until(lambda: sockets[1].asked)
     await sockets[1].ack("yes", "no")
     assert await asking == "yes"
+    await remote.volatile.emit("perhaps")
+    await until(lambda: sockets[1].events[-1] == "perhaps")
+    asking = asyncio.ensure_future(remote.timeout(5000).emit_with_ack("ask"))
+    await until(lambda: sockets[1].asked)
+    await sockets[1].ack("yes")
+    assert await asking == "yes"
     impatient = (await here.manager.in_("t1").timeout(50).fetch_sockets())[0]
-    with pytest.raises(TimeoutError):
-        await impatient.emit_with_ack("ask")
+    for asked in (impatient, remote.timeout(50), remote.volatile.timeout(50)):
+        with pytest.raises(TimeoutError):
+            await asked.emit_with_ack("ask")
     await remote.disconnect()
     await until(lambda: not there.manager.is_connected("t1", "/"))
 
@@ -114,6 +121,12 @@ async def test_utility_methods(pair: list[Node], sockets: list[FakeSocket], unti
     await until(lambda: there.manager.rooms_of("t2") == {"all", "x", "5"})
     await here.manager.in_("x").sockets_leave("x")
     await until(lambda: there.manager.rooms_of("t2") == {"all", "5"})
+    await here.manager.sockets_join("everybody")
+    await until(lambda: "everybody" in there.manager.rooms_of("t2"))
+    await here.manager.sockets_leave(["everybody", "5"])
+    await until(lambda: there.manager.rooms_of("t2") == {"all"})
+    await here.manager.emit("hello", 1)
+    await until(lambda: sockets[2].got == [["hello", 1]])
     await here.manager.in_("a").disconnect_sockets()
     assert not here.manager.is_connected("h", "/")
     await until(lambda: not there.manager.is_connected("t1", "/"))
@@ -159,11 +172,6 @@ async def test_several_streams_with_negative_hashes(start_node: StartNode, until
         await until(lambda socket=socket: socket.events == ["x"])
 
 
-def test_a_timeout_is_a_time() -> None:
-    with pytest.raises(ValueError, match="positive"):
-        Emitter("redis://127.0.0.1").to("a").timeout(0)
-
-
 async def test_emitter(valkey: Valkey, start_node: StartNode, until: Until) -> None:
     node = await start_node(recovery_secret="x" * 32)
     socket = await node.client("t", "all")
@@ -175,10 +183,14 @@ async def test_emitter(valkey: Valkey, start_node: StartNode, until: Until) -> N
         await emitter.emit("two", room="all", skip_sid="nobody")
         await emitter.in_("t").sockets_join("late")
         await emitter.to("late").emit("three")
-        await emitter.of("/").server_side_emit("task", 7)
+        await emitter.server_side_emit("task", 7)
         await until(lambda: socket.events == ["one", "two", "three"])
         await until(lambda: got == [(7,)])
-        await emitter.in_("t").disconnect_sockets()
+        await emitter.sockets_join("everybody")
+        await until(lambda: "everybody" in node.manager.rooms_of("t"))
+        await emitter.sockets_leave("everybody")
+        await until(lambda: "everybody" not in node.manager.rooms_of("t"))
+        await emitter.disconnect_sockets()
         await until(lambda: not node.manager.is_connected("t", "/"))
 
 
@@ -189,7 +201,9 @@ async def test_an_emitter_gets_no_answers() -> None:
         emitter.emit("x", callback=print),
         emitter.to("a").emit_with_ack("x"),
         emitter.to("a").fetch_sockets(),
-        emitter.of("/").server_side_emit_with_ack("x"),
+        emitter.emit_with_ack("x"),
+        emitter.fetch_sockets(),
+        emitter.server_side_emit_with_ack("x"),
         emitter.of("/").local.emit("x"),
     ):
         with pytest.raises(RuntimeError, match="Emitter"):
