@@ -117,6 +117,9 @@ class FanOut(LocalManager):
         sid = await self.known_sid(eio_sid, namespace) if self.known_sid is not None else None
         return sid if sid is not None else await super().pre_connect(eio_sid, namespace)
 
+    async def settled(self) -> None:
+        """What was emitted before is on its way to the sockets of this process. Waits for a moment at most."""
+
     # -- events ----------------------------------------------------------------------------------------
     def event_packet(self, namespace: str, body: wire.Broadcast, offset: bytes | None) -> Encoded | None:
         """The packet of a broadcast, with ``offset`` as its last argument; None: it cannot be decoded."""
