@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -121,13 +122,13 @@ class Own:
         found = ((await self.body()).get("status") or {}).get("conditions") or []
         return next((c for c in found if c["type"] == kind), {})
 
-    async def reasons(self) -> set[str]:
-        """Reasons of all Events about it so far, and of its Progressing condition now."""
+    async def reasons(self) -> Counter[str]:
+        """How many Events of each reason there are about this very object: those about an earlier one of its name
+        stay for an hour."""
+        uid = (await self.body())["metadata"]["uid"]
         path = f"/api/v1/namespaces/{self.namespace}/events"
-        events = await self.api.items(path, fields=f"involvedObject.name={self.name}")
-        return {str(event.get("reason")) for event in events} | {
-            (await self.condition("Progressing")).get("reason", "")
-        }
+        events = await self.api.items(path, fields=f"involvedObject.uid={uid}")
+        return Counter(str(event.get("reason")) for event in events)
 
     async def revision(self) -> int:
         """How often the Deployment's pod template has changed, plus one. Raises DriverError without Deployment."""

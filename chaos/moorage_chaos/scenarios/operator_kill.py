@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ from moorage_chaos.checkers.figures import at_most
 from moorage_chaos.checkers.islands import no_islands
 from moorage_chaos.cluster import Own, until
 from moorage_chaos.drivers.base import Can
+from moorage_chaos.drivers.kubernetes_object import is_settled
 from moorage_chaos.faults.operator import KillOperator
 from moorage_chaos.history import History
 from moorage_chaos.scenarios._pods import Recorder
@@ -25,6 +27,9 @@ SWITCHES = (
 )
 STEP_S = 90.0
 """Until a step shows: an operator that comes after a SIGKILL waits 15 s for the lease of its predecessor."""
+ROUNDS = 3
+"""ScalingDown lasts a tenth of a second: a kill meant for it may hit the next step before that is told, and the
+operator that comes finds it done. Then the switches are made again, and only what was not hit is killed."""
 
 
 class OperatorKill(Scenario):
@@ -38,26 +43,36 @@ class OperatorKill(Scenario):
         own = Own(ctx.driver, NAME)
         await own.create(replicas=2)
         try:
-            await self._killed_at(ctx, own, "WaitingForRedis", set())
+            await self._killed_at(ctx, own, "WaitingForRedis", Counter())
             await own.ready()
             before = await self._keys(own)
+            missing = {step for _, steps in SWITCHES for step in steps}
             async with Recorder(own, ctx.history):
-                for mode, steps in SWITCHES:
-                    revision, seen = await own.revision(), await own.reasons()
-                    await own.patch(redis={"mode": mode})
-                    for step in steps:
-                        await self._killed_at(ctx, own, step, seen if step not in steps[:1] else set())
-                    body = await own.ready()
-                    ctx.history.note(
-                        "switched",
-                        mode=mode,
-                        revisions=await own.revision() - revision,
-                        replicas=body["status"]["readyReplicas"],
-                    )
+                for _ in range(ROUNDS):
+                    for mode, steps in SWITCHES:
+                        missing -= await self._switch(
+                            ctx, own, mode, [step for step in steps if step in missing]
+                        )
+                    if not missing:
+                        break
             ctx.history.note("kept", secret=before == await self._keys(own))
         finally:
             await own.delete()
             await own.api.delete(own.path("PersistentVolumeClaim", f"data-{NAME}-redis-0"))
+
+    async def _switch(self, ctx: Context, own: Own, mode: str, steps: list[str]) -> set[str]:
+        """Switch, and kill at each of ``steps`` that shows; those at which it was killed."""
+        revision, before = await own.revision(), await own.reasons()
+        await own.patch(redis={"mode": mode})
+        killed = {step for step in steps if await self._killed_at(ctx, own, step, before)}
+        body = await own.ready()
+        ctx.history.note(
+            "switched",
+            mode=mode,
+            revisions=await own.revision() - revision,
+            replicas=body["status"]["readyReplicas"],
+        )
+        return killed
 
     @staticmethod
     async def _keys(own: Own) -> object:
@@ -65,15 +80,19 @@ class OperatorKill(Scenario):
         return secret and secret["data"]
 
     @staticmethod
-    async def _killed_at(ctx: Context, own: Own, step: str, seen: set[str]) -> None:
-        """SIGKILL as soon as the step shows."""
+    async def _killed_at(ctx: Context, own: Own, step: str, before: Counter[str]) -> bool:
+        """SIGKILL as soon as the step shows; False if the object has settled without it."""
 
-        async def shows() -> bool:
-            return step in (await own.reasons()) - (seen - {step})
+        async def shows() -> str:
+            if (await own.reasons())[step] > before[step]:
+                return step
+            return "settled" if is_settled(await own.body()) else ""
 
-        await until(f"step {step}", shows, STEP_S, 0.05)
+        if await until(f"step {step}", shows, STEP_S, 0.05) != step:
+            return False
         await ctx.faults.inject(KillOperator(step))
         ctx.progress(f"killed at {step}")
+        return True
 
     def check(self, history: History) -> list[Promise]:
         kills = 1 + sum(len(steps) for _, steps in SWITCHES)
@@ -84,9 +103,8 @@ class OperatorKill(Scenario):
                 for n in history.notes("switched")
             ]
             wanted = [("Disabled", 1, 1), ("Managed", 1, 2)]
-            yield Promise(
-                "each switch ends, with one roll", str(wanted), str(found), "", held(found == wanted)
-            )
+            good = bool(found) and found == wanted * (len(found) // len(wanted))
+            yield Promise("each switch ends, with one roll", str(wanted), str(found), "", held(good))
 
         return judge(
             history,

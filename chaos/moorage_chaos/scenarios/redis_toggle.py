@@ -60,7 +60,7 @@ class RedisToggle(Scenario):
                     replicas=body["status"]["readyReplicas"],
                 )
                 ctx.progress(mode)
-        ctx.history.note("steps", seen=sorted(await own.reasons() & STEPS), before=sorted(known & STEPS))
+        ctx.history.note("steps", seen=sorted(STEPS & (await own.reasons() - known).keys()))
         await asyncio.sleep(1.0)
         over.set()
         await load
