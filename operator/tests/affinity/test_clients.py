@@ -1,4 +1,4 @@
-"""Moorage's own clients and a plain Socket.IO client, through the real HAProxy, with real replicas behind it."""
+"""Moorage's own clients, and one that shows no token, through the real HAProxy, with real replicas behind it."""
 
 from __future__ import annotations
 
@@ -39,17 +39,11 @@ def world(haproxy: None, tmp_path: Path) -> Iterator[World]:
         yield World(f"http://127.0.0.1:{front.port}", front, processes)
 
 
-class WithHeader(Socket):
-    """The client's Socket, with the token in the handshake's header, too."""
+class Bare(Socket):
+    """The client's Socket as it would be in a browser, whose pages cannot set a header on a WebSocket."""
 
     async def connect(self, url: str, **options: Any) -> None:
-        header = {"Authorization": f"Bearer {options['auth']['token']}"}
-        await super().connect(url, **options, headers=header)
-
-
-@pytest.fixture
-def header(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moorage.client.keeper.Socket", WithHeader)
+        await super().connect(url, **options | {"headers": {}})
 
 
 async def until(what: str, probe: Callable[[], object]) -> None:
@@ -72,7 +66,7 @@ async def session(world: World, token: str) -> str:
         return str((await answer.json())["session"]["id"])
 
 
-async def test_all_connections_of_a_user_are_on_one_replica(world: World, header: None) -> None:
+async def test_all_connections_of_a_user_are_on_one_replica(world: World) -> None:
     """A daemon, a caller, a stream of events by header, and one as a browser opens it, by subprotocol."""
     token = await account(world)
     stream_id = await session(world, token)
@@ -93,7 +87,7 @@ async def test_all_connections_of_a_user_are_on_one_replica(world: World, header
         await until("all four in one place", lambda: world.front.sessions("by_subject") == [4])
 
 
-async def test_a_replica_that_drains_moves_its_own_users_and_nobody_else(world: World, header: None) -> None:
+async def test_a_replica_that_drains_moves_its_own_users_and_nobody_else(world: World) -> None:
     homes: dict[str, Connection] = {}
     try:
         while len(homes) < len(world.processes):
@@ -116,7 +110,10 @@ async def test_a_replica_that_drains_moves_its_own_users_and_nobody_else(world: 
             await connection.stop()
 
 
-async def test_clients_that_show_no_token_spread_and_reach_each_other(world: World) -> None:
+async def test_clients_that_show_no_token_spread_and_reach_each_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moorage.client.keeper.Socket", Bare)
     token = await account(world)
     daemon = Daemon(world.url, token, machine_id="m")
     daemon.add_method("m:add", lambda params: params["a"] + params["b"])

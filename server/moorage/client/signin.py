@@ -22,6 +22,10 @@ class TokenSource:
     """A fixed token, or a function whose last token is kept until it is said to be invalid."""
 
     def __init__(self, token: Token, timeout: float) -> None:
+        """Raises :class:`TypeError` for what is neither."""
+        if not isinstance(token, str) and not callable(token):
+            kind = "None" if token is None else type(token).__name__
+            raise TypeError(f"token must be a str or a function that returns one, not {kind}")
         self._token = token
         self._timeout = timeout
         self._kept: str | None = None
@@ -33,8 +37,11 @@ class TokenSource:
         if self._kept is None:
             try:
                 async with asyncio.timeout(self._timeout):
-                    token = self._token()
-                    self._kept = await token if inspect.isawaitable(token) else token
+                    made = self._token()
+                    token = await made if inspect.isawaitable(made) else made
+                    if not isinstance(token, str):
+                        raise TypeError(f"the function returned {type(token).__name__}, not str")
+                    self._kept = token
             except Exception as error:
                 raise Unreachable(f"no token: {type(error).__name__}: {error}") from error
         return self._kept

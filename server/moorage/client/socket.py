@@ -88,12 +88,16 @@ class Socket(socketio.AsyncClient):  # type: ignore[misc]  # python-socketio has
     async def open(self, url: str, path: str, auth: dict[str, Any], timeout: float) -> None:
         """Connect. From the CONNECT payload come ``sid_shown``, ``replica`` and, for recovery, ``pid``.
 
+        The token of ``auth`` is shown in the header of the handshake, too, where proxies can see it.
         Raises :class:`Refused` (no use to try again) or :class:`Unreachable`; the socket is then closed.
         """
         self._auth = auth
+        shown = {"Authorization": f"Bearer {auth['token'].strip()}"}
         try:
             async with asyncio.timeout(timeout):
-                await self.connect(url, auth=auth, transports=["websocket"], socketio_path=path, wait=False)
+                await self.connect(
+                    url, headers=shown, auth=auth, transports=["websocket"], socketio_path=path, wait=False
+                )
                 await self._opened
         except TimeoutError:
             await self.close(goodbye=False)

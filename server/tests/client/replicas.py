@@ -59,6 +59,7 @@ class Cluster:
     registry: dict[str, tuple[Replica, str]] = field(default_factory=dict)
     calls: dict[str, Call] = field(default_factory=dict)
     auths: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[str | None] = field(default_factory=list)  # what a proxy on the way sees of a token
     seen: list[tuple[str, str, str, Any]] = field(default_factory=list)
     gone: list[tuple[str, str, str]] = field(default_factory=list)
 
@@ -119,6 +120,7 @@ class Replica:
     async def _connect(self, sid: str, environ: Any, auth: Any) -> None:
         auth = auth or {}
         self.cluster.auths.append(auth)
+        self.cluster.headers.append(environ.get("HTTP_AUTHORIZATION"))
         if self.cluster.refuse is not None:
             raise socketio.exceptions.ConnectionRefusedError(self.cluster.refuse)
         if auth.get("token") != self.cluster.token:

@@ -91,6 +91,7 @@ async def test_a_refused_token_is_fetched_anew_once(cluster: Cluster, front: Fro
         front.cut()
         await until(lambda: len(cluster.auths) == 3)
     assert [auth["token"] for auth in cluster.auths] == ["old", "good", "good"]
+    assert cluster.headers == ["Bearer old", "Bearer good", "Bearer good"]
     assert next(tokens) == "never asked"
 
 
@@ -113,6 +114,17 @@ async def test_a_token_function_that_fails_is_asked_again(cluster: Cluster, fron
 
     async with Connection(front.url, fresh):
         assert asked == 3
+
+
+@pytest.mark.parametrize("token", [None, 5, b"good"], ids=str)
+async def test_what_is_no_token(cluster: Cluster, front: Front, token: Any) -> None:
+    with pytest.raises(TypeError, match="token must be a str"):
+        Caller(front.url, token)
+    connection = Connection(front.url, lambda: token)
+    await connection.start()
+    await until(lambda: "the function returned" in str(connection.cause))
+    await connection.stop()
+    assert not cluster.auths
 
 
 async def test_states_in_their_order(front: Front) -> None:
