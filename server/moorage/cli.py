@@ -109,13 +109,21 @@ def main(argv: list[str] | None = None) -> int:
 
 def _settings(markdown: bool) -> int:
     if markdown:
-        print(settings_module.markdown(), end="")
+        _print(settings_module.markdown().removesuffix("\n"))
         return 0
     rows = settings_module.table()
     width = max(len(name) for name, _, _ in rows)
-    for name, default, meaning in rows:
-        print(f"{name:<{width}}  {default or '-':<10}  {meaning}")
+    _print(*(f"{name:<{width}}  {default or '-':<10}  {meaning}" for name, default, meaning in rows))
     return 0
+
+
+def _print(*lines: str) -> None:
+    """Whoever reads it may stop at any line, as ``head`` does."""
+    try:
+        print(*lines, sep="\n", flush=True)
+    except BrokenPipeError:
+        # Python writes what is left once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _token(account: str, ttl_ms: int | None) -> int:
@@ -139,7 +147,7 @@ def _worker(only_list: bool) -> int:
     if only_list:
         from moorage.tasks.handlers import load
 
-        print(*sorted(load(settings.tasks)), sep="\n")
+        _print(*sorted(load(settings.tasks)))
         return 0
     from moorage.worker import main as work
 

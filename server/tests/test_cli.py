@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from moorage import settings
@@ -50,6 +54,18 @@ def test_bad_configuration_refuses_to_start(
     monkeypatch.delenv("SECRET_KEY", raising=False)
     assert main(["serve"]) == 2
     assert "SECRET_KEY is required" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["--markdown"]], ids=str)
+def test_a_reader_that_stops_is_no_error(arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "moorage.cli", "settings", *arguments]
+    try:
+        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=30, check=False)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_settings_lists_every_variable(capsys: pytest.CaptureFixture[str]) -> None:
