@@ -2,11 +2,15 @@
 
 A slow or absent Redis must not delay delivery to the sockets of this process for longer than :data:`LATE_S`: then
 what waits is delivered here, without offsets, and not again when it comes back.
+
+What acts on the sockets of this process at once, as leaving a room does, waits for :meth:`Loopback.settled` first, so
+that it does not overtake what was emitted before it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 
 from moorage.cluster import wire
@@ -22,17 +26,26 @@ DIRECT_S = 1.0
 class Loopback:
     """Events on their way to the stream and back; ``deliver`` of each is called at most once."""
 
-    def __init__(self, backplane: Backplane, writer: StreamWriter) -> None:
-        self._backplane, self._writer = backplane, writer
+    def __init__(self, backplane: Backplane, writer: StreamWriter, comes_back: Callable[[str], bool]) -> None:
+        """``comes_back(stream)``: what is appended now will be read here."""
+        self._backplane, self._writer, self._comes_back = backplane, writer, comes_back
         self._waiting: dict[bytes, tuple[float, Callable[[], None]]] = {}
         self._count = 0
+        self._fences: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._direct_until = 0.0
+        self._running = False
         self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """What is sent from now on comes back."""
+        self._running = True
 
     def send(self, stream: str, fields: list[bytes | str], deliver: Callable[[], None]) -> None:
         """Append ``fields``; ``deliver`` is the way out when they do not come back in time."""
         loop = asyncio.get_running_loop()
-        if not self._backplane.available or (loop.time() < self._direct_until and self._writer.pending):
+        stalled = loop.time() < self._direct_until and self._writer.pending
+        ready = self._running and self._backplane.available and self._comes_back(stream)
+        if stalled or not ready:
             self._flush()
             deliver()
             self._writer.append(stream, fields)
@@ -45,11 +58,29 @@ class Loopback:
             self._timer = loop.call_later(LATE_S, self._look)
 
     def returned(self, tag: bytes) -> bool:
-        """An own entry was read back. True: it is to be delivered now."""
-        return self._waiting.pop(tag, None) is not None
+        """An own entry was read back. True: it is to be delivered now, in this turn of the loop."""
+        known = self._waiting.pop(tag, None) is not None
+        if self._fences:
+            self._release()
+        return known
+
+    async def settled(self) -> None:
+        """What was sent before is delivered here. Waits for at most :data:`LATE_S`, and not at all with nothing out."""
+        if self._waiting:
+            fence: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._fences.append((self._count, fence))
+            await fence
+
+    def _release(self) -> None:
+        oldest = int(next(iter(self._waiting), b"%d" % (self._count + 1)))
+        while self._fences and self._fences[0][0] < oldest:
+            _, fence = self._fences.popleft()
+            if not fence.done():
+                fence.set_result(None)
 
     def stop(self) -> None:
-        """Deliver what is still out."""
+        """Deliver what is still out, and from now on at once."""
+        self._running = False
         self._flush()
         if self._timer is not None:
             self._timer.cancel()
@@ -71,3 +102,4 @@ class Loopback:
         waiting, self._waiting = self._waiting, {}
         for _, deliver in waiting.values():
             deliver()
+        self._release()

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from moorage.cluster import checks, counted, wire
 from moorage.cluster.carriers import PubSub, Stream
+from moorage.cluster.elsewhere import Elsewhere
 from moorage.cluster.journal import restate_for_ever
 from moorage.cluster.loopback import Loopback
 from moorage.cluster.packets import arguments
@@ -23,7 +24,6 @@ from moorage.cluster.requests import Requests
 from moorage.cluster.sessions import Marker
 from moorage.cluster.stream import StreamReader
 from moorage.cluster.streamlog import StreamLog
-from moorage.cluster.utilities import Utilities
 from moorage.cluster.writer import StreamWriter
 from moorage.storage.backplane import Backplane
 
@@ -32,8 +32,11 @@ logger = logging.getLogger(__name__)
 CALL_TIMEOUT_MS = 60_000
 """How long an ``emit`` with a callback waits for acks of other nodes; that of python-socketio's ``call``."""
 
+START_S = 1.0
+"""[s] How long after the start clients and questions wait for this node to have joined; with Redis away, in vain."""
 
-class RedisStreamsManager(Utilities):
+
+class RedisStreamsManager(Elsewhere):
     """Client manager for a cluster of python-socketio and Node servers on one Redis.
 
     ``redis``: a URL, or a :class:`Backplane` that the caller starts and stops. ``namespaces`` are joined from
@@ -47,8 +50,7 @@ class RedisStreamsManager(Utilities):
 
         server = socketio.AsyncServer(client_manager=RedisStreamsManager("redis://localhost"))
 
-    Call :meth:`start` before the first client and :meth:`stop` after the last one; a server that does not is
-    started by its first client.
+    The first client, emit or question starts it, or :meth:`start`; call :meth:`stop` after the last one.
     """
 
     def __init__(
@@ -92,9 +94,11 @@ class RedisStreamsManager(Utilities):
             self.backplane, uid=self.uid, prefix=channel_prefix, sharded=sharded_pubsub
         )
         self.requests = Requests(carrier, self, uid=self.uid)
-        self._loopback = Loopback(self.backplane, self.writer)
+        self._loopback = Loopback(self.backplane, self.writer, self._comes_back)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._started = False
+        self._starting: asyncio.Task[bool] | None = None
+        self._stopped = False
+        self._patience = 0.0
         if recovery_secret and recovery_window_ms:
             window_s = recovery_window_ms / 1000
             log = StreamLog(
@@ -113,52 +117,88 @@ class RedisStreamsManager(Utilities):
     async def start(self, timeout_s: float = 5.0) -> bool:
         """Join the cluster. True: what the others send from now on arrives here.
 
-        False: not within ``timeout_s`` seconds; it goes on trying for ever.
+        False: not within ``timeout_s`` seconds; it goes on trying for ever. Also after :meth:`stop`.
         """
-        self._started = True
-        loop = asyncio.get_running_loop()
-        end = loop.time() + timeout_s
-        if self._owns_backplane:
-            await self.backplane.start(timeout_s)
-        self.writer.start()
-        self.reader.start()
-        waits: list[asyncio.Future[Any]] = [loop.create_task(self.reader.placed.wait())]
-        for namespace in {*self._fixed, *self.get_namespaces()}:
-            waits += self._open(namespace)
-        if self.recovery is not None:
-            self._spawn(self._tell_for_ever(self.recovery))
-        done, pending = await asyncio.wait(waits, timeout=max(0.0, end - loop.time()))
-        waits[0].cancel()
-        return not pending and all(wait.exception() is None for wait in done)
+        self._stopped = False
+        starting = self._begin()
+        done, _ = await asyncio.wait([starting], timeout=timeout_s)
+        if not done:
+            starting.add_done_callback(self._ended)
+        return bool(done) and not starting.cancelled() and starting.result()
+
+    def initialize(self) -> None:
+        """python-socketio's hook at the first client: starts what was not started, as the first emit does."""
+        if self._starting is None and not self._stopped:
+            self._begin().add_done_callback(self._ended)
+
+    def _begin(self) -> asyncio.Task[bool]:
+        if self._starting is None:
+            loop = asyncio.get_running_loop()
+            self._patience = loop.time() + START_S
+            self.writer.start()  # from here on a stop writes what was emitted before
+            self._starting = loop.create_task(self._join_cluster())
+        return self._starting
+
+    async def _join_cluster(self) -> bool:
+        """Ends when the others reach this node, however long that takes. False: Redis refuses a subscription."""
+        try:
+            if self._owns_backplane:
+                await self.backplane.start(0)
+            self.reader.start()
+            waits: list[asyncio.Future[Any]] = []
+            for namespace in {*self._fixed, *self.get_namespaces()}:
+                waits += self._open(namespace)
+            await self.reader.placed.wait()
+            self._loopback.start()
+            if self.recovery is not None:
+                self._spawn(self._tell_for_ever(self.recovery))
+            return all(error is None for error in await asyncio.gather(*waits, return_exceptions=True))
+        except Exception:
+            self._starting = None
+            await self.stop()
+            raise
+
+    async def joined(self) -> None:
+        """Be a node that can ask others, or know after :data:`START_S` that this takes longer."""
+        self.initialize()
+        if self._starting is not None and not self._starting.done():
+            left = self._patience - asyncio.get_running_loop().time()
+            await asyncio.wait([self._starting], timeout=max(0.0, left))
 
     async def stop(self) -> None:
-        """Leave the cluster: what is written is sent if Redis takes it within a second, then all is closed."""
-        self._started = False
-        self._loopback.stop()
+        """Leave the cluster: what was emitted is written if Redis takes it within a second, then all is closed.
+
+        What is not written then is counted, and told by one warning. What is emitted later reaches the sockets of this
+        process only, until :meth:`start` is called again.
+        """
         if self.recovery is not None:
             self.recovery.stop()
+        starting, self._starting, self._stopped = self._starting, None, True
+        self._loopback.stop()
         await self.requests.stop()
         await self.writer.stop()
         await self.reader.stop()
-        if self._tasks:
-            for task in self._tasks:
+        tasks = {*self._tasks, *([starting] if starting is not None else ())}
+        if tasks:
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait(self._tasks)
+            await asyncio.wait(tasks)
         if self._owns_backplane:
             await self.backplane.stop()
 
     async def _tell_for_ever(self, recovery: Recovery) -> None:
-        await self.reader.placed.wait()
         await restate_for_ever(recovery.journal, lambda: {*self._fixed, *self.get_namespaces()})
 
     def _mark(self, namespace: str, data: dict[str, Any]) -> None:
-        self.append(namespace, wire.MARKER, data)
+        if self._starting is not None:
+            self.append(namespace, wire.MARKER, data)
 
-    def initialize(self) -> None:
-        """python-socketio's hook at the first client: starts what was not started."""
-        if not self._started:
-            self._started = True
-            self._spawn(self.start())
+    def _comes_back(self, stream: str) -> bool:
+        return self.reader.origin(stream) is not None
+
+    async def settled(self) -> None:
+        """See :meth:`Loopback.settled`."""
+        await self._loopback.settled()
 
     def _open(self, namespace: str) -> list[asyncio.Future[None]]:
         stream = self._stream(namespace)
@@ -187,7 +227,7 @@ class RedisStreamsManager(Utilities):
         """See :class:`LocalManager`; the first socket of a namespace makes us a node of it."""
         new = namespace not in self._fixed and namespace not in self.get_namespaces()
         result = super().basic_pre_connect(eio_sid, namespace, sid)
-        if new and result is not None and self._started:
+        if new and result is not None and self._starting is not None:
             self._open(namespace)
         return result
 
@@ -222,6 +262,7 @@ class RedisStreamsManager(Utilities):
         )
         to = wire.opts(rooms, except_, flags)
         fields = wire.encode_entry(self.uid, namespace, wire.BROADCAST, wire.broadcast(event, args, to))
+        self.initialize()
         self.emit_local(event, args, to["rooms"], to["except"], namespace, volatile=volatile)
         self.writer.append(self._stream(namespace), fields, volatile=volatile)
 
@@ -246,6 +287,7 @@ class RedisStreamsManager(Utilities):
         def deliver() -> None:
             self.emit_local(event, args, to["rooms"], to["except"], namespace)
 
+        self.initialize()
         self._loopback.send(self._stream(namespace), fields, deliver)
 
     async def emit_counted(
@@ -293,7 +335,10 @@ class RedisStreamsManager(Utilities):
         here = bool(rooms) and all(self.is_sid_room(namespace, name) for name in rooms)
         if here and callback is None and self.recovery is not None:
             here = all(name in self.recovery.unaware for name in rooms)  # else it may be missed
-        if here or kwargs.get("ignore_queue"):
+        alone = bool(kwargs.get("ignore_queue"))
+        if not alone and (here or callback is not None):
+            await self.settled()
+        if here or alone:
             await super().emit(event, data, namespace, room=rooms or None, skip_sid=skip, callback=callback)
             return
         args = arguments(data)
@@ -306,61 +351,17 @@ class RedisStreamsManager(Utilities):
                 if inspect.iscoroutine(result):
                     self._spawn(result)
 
+            await self.joined()
             asked = self.requests.emit_with_ack(
                 rooms, event, args, CALL_TIMEOUT_MS, skip, namespace, on_ack=acked
             )
             self._spawn(asked)
         await asyncio.sleep(0)
 
-    # -- rooms: names are strings everywhere, as 5 and "5" are one room here and two in JavaScript -----------
-    def join(self, sid: str, room: Any, namespace: str = "/") -> bool:
-        """See :meth:`LocalManager.join`."""
-        return super().join(sid, str(room), namespace)
-
-    def leave(self, sid: str, room: Any, namespace: str = "/") -> bool:
-        """See :meth:`LocalManager.leave`."""
-        return super().leave(sid, str(room), namespace)
-
-    def basic_enter_room(self, sid: str, namespace: str, room: Any, eio_sid: str | None = None) -> None:
-        """See :meth:`LocalManager.basic_enter_room`."""
-        super().basic_enter_room(sid, namespace, str(room), eio_sid)
-
-    # -- rooms of sockets elsewhere ----------------------------------------------------------------------
-    async def enter_room(self, sid: str, namespace: str, room: str, eio_sid: str | None = None) -> None:
-        """A socket here, or one that another node knows, joins ``room``."""
-        if self.eio_sid_from_sid(sid, namespace) is not None:
-            await super().enter_room(sid, namespace, room, eio_sid)
-        else:
-            self.append(namespace, wire.SOCKETS_JOIN, {"opts": wire.opts([sid]), "rooms": [str(room)]})
-
-    async def leave_room(self, sid: str, namespace: str, room: str) -> None:
-        """The opposite of :meth:`enter_room`."""
-        if self.eio_sid_from_sid(sid, namespace) is not None:
-            await super().leave_room(sid, namespace, room)
-        else:
-            self.append(namespace, wire.SOCKETS_LEAVE, {"opts": wire.opts([sid]), "rooms": [str(room)]})
-
-    async def close_room(self, room: str, namespace: str) -> None:
-        """Everybody leaves ``room``, on all nodes."""
-        await super().close_room(str(room), namespace)
-        self.append(namespace, wire.SOCKETS_LEAVE, {"opts": wire.opts([room]), "rooms": [str(room)]})
-
-    async def can_disconnect(self, sid: str, namespace: str) -> bool:
-        """True for a socket here; any other is disconnected by the node that has it."""
-        if self.eio_sid_from_sid(sid, namespace) is not None:
-            return self.is_connected(sid, namespace)
-        self.append(namespace, wire.DISCONNECT_SOCKETS, {"opts": wire.opts([sid]), "close": False})
-        return False
-
-    async def disconnect(self, sid: str, namespace: str, **kwargs: Any) -> None:
-        """Forget a socket here; one elsewhere is disconnected there."""
-        if self.eio_sid_from_sid(sid, namespace) is not None or kwargs.get("ignore_queue"):
-            await super().disconnect(sid, namespace, **kwargs)
-        else:
-            await self.can_disconnect(sid, namespace)
-
+    # -- to the stream ---------------------------------------------------------------------------------
     def append(self, namespace: str, number: int, data: dict[str, Any] | None) -> None:
         """Append an entry to the stream of a namespace, now or as soon as Redis can take it."""
+        self.initialize()
         self.writer.append(self._stream(namespace), wire.encode_entry(self.uid, namespace, number, data))
 
     # -- from the stream -------------------------------------------------------------------------------

@@ -56,6 +56,10 @@ class MemoryLog:
         """The last event."""
         return b"%d-%d" % self._last
 
+    async def placed(self, namespace: str) -> bool:
+        """From the beginning."""
+        return True
+
     async def holds(self, namespace: str, offset: bytes) -> bool:
         """True if nothing after ``offset``, which must be of this process, was let go."""
         return self._first_kept <= parse_id(offset) <= self._last

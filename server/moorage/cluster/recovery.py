@@ -53,6 +53,9 @@ class Log(Protocol):
     def position(self, namespace: str) -> bytes:
         """The last entry that was delivered here."""
 
+    async def placed(self, namespace: str) -> bool:
+        """There is such a position, or is within a moment."""
+
     async def holds(self, namespace: str, offset: bytes) -> bool:
         """Whether everything after ``offset`` is still there."""
 
@@ -149,7 +152,9 @@ class Recovery:
         """Give a returning client its old sid and hold what comes for it; None: it is to connect as a new one.
 
         ``identity``: who it is, where that is known; else ``identify`` is asked.
+        Waits for the place in the stream that any private id needs, a new one too.
         """
+        await self._log.placed(namespace)
         if not isinstance(auth, dict) or auth.get("pid") is None:
             return None
         try:
@@ -215,6 +220,8 @@ class Recovery:
         ``aware``: the client can be sent a private id and offsets.
         """
         held = self.held.get((namespace, sid))
+        if held is None and self._log.sessions(namespace).since is None:
+            aware = False  # Redis is away since the start: no private id of now could be recovered
         if aware or held is not None:
             self.unaware.discard(sid)
         if held is not None:

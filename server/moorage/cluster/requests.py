@@ -82,6 +82,7 @@ class Requests:
         self._malformed = 0
         self._carrier, self._local = carrier, local
         self._open: set[str] = set()
+        self._stopped = False
         self._questions: dict[str, _Question] = {}
 
     @property
@@ -97,6 +98,7 @@ class Requests:
     # -- life ------------------------------------------------------------------------------------------
     def open(self, namespace: str) -> list[asyncio.Future[None]]:
         """Become a node of ``namespace``. The futures are done when the others can reach it."""
+        self._stopped = False
         if namespace in self._open:
             return []
         self._open.add(namespace)
@@ -113,7 +115,8 @@ class Requests:
             self._carrier.close(namespace)
 
     async def stop(self) -> None:
-        """Close all namespaces and end running handlers."""
+        """Close all namespaces and end running handlers. Nobody is asked any more."""
+        self._stopped = True
         for namespace in tuple(self._open):
             self.close(namespace)
         await self.answers.stop()
@@ -209,6 +212,8 @@ class Requests:
         self._questions[request_id] = question
         forget: Callable[[], None] | None = None
         try:
+            if self._stopped:
+                return False
             # Who got the question must answer it.
             asked = self._carrier.ask(namespace, number, {**data, "requestId": request_id})
             if meanwhile is not None:

@@ -29,6 +29,8 @@ YIELD_EVERY = 100
 LAG_INTERVAL_S = 5.0
 """How often the position is compared with the stream's head (PROTOCOL, "Metrics")."""
 WATCH_S = 0.2
+PLACE_S = 1.0
+"""How long clients wait for the start to be resolved; a blocking read that is under way takes half of it at most."""
 ANCHORS = 128
 """Ids kept, at most one a second, to recognise a stream that lost its tail: two minutes."""
 ERROR_PAUSE_S = 1.0
@@ -70,6 +72,8 @@ class StreamReader:
         self.placed = asyncio.Event()
         """Set when the start is resolved: entries appended from now on are delivered."""
         self._backplane, self._uid, self._deliver = backplane, uid, deliver
+        self._next_place = asyncio.Event()
+        self._wanted: dict[str, float] = {}
         self._names = list(streams)
         self._places: dict[str, _Place] = {}
         self._count = self._count_max = count
@@ -118,6 +122,23 @@ class StreamReader:
         place = self._places.get(stream)
         return place.origin if place is not None else None
 
+    async def placed_in(self, stream: str) -> bool:
+        """Read ``stream``, and wait for its start to be resolved.
+
+        False: not within :data:`PLACE_S` of the first time that this was asked for the stream.
+        """
+        if stream in self._places:
+            return True
+        self.add(stream)
+        until = self._wanted.setdefault(stream, asyncio.get_running_loop().time() + PLACE_S)
+        while stream not in self._places:
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._next_place.wait()
+            except TimeoutError:
+                return False
+        return True
+
     @property
     def deaf(self) -> bool:
         """No read was completed for longer than its bound, although Redis answers others."""
@@ -151,6 +172,8 @@ class StreamReader:
         place = self._places.get(name)
         if place is None:
             self._places[name] = _Place(end)
+            self._next_place.set()
+            self._next_place = asyncio.Event()
         elif parse_id(end) < parse_id(place.id):
             known = next((i for i in reversed(place.anchors) if parse_id(i) <= parse_id(end)), None)
             same = known is not None and bool(await command("XRANGE", name, known, known))

@@ -50,6 +50,10 @@ class StreamLog:
         """The last entry that was delivered here."""
         return self._reader.position(self._stream_of(namespace))
 
+    async def placed(self, namespace: str) -> bool:
+        """See :meth:`StreamReader.placed_in`."""
+        return await self._reader.placed_in(self._stream_of(namespace))
+
     async def holds(self, namespace: str, offset: bytes) -> bool:
         """True if the entry ``offset`` is there, so nothing behind it was trimmed; ``0-0``: nothing ever was."""
         stream = self._stream_of(namespace)

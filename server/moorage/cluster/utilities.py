@@ -31,6 +31,10 @@ class Utilities(FanOut, Backend):
     def append(self, namespace: str, number: int, data: dict[str, Any] | None) -> None:
         """Append an entry to the stream of a namespace, now or as soon as Redis can take it."""
 
+    @abstractmethod
+    async def joined(self) -> None:
+        """Be a node that can ask others, or know after a bound that this takes longer."""
+
     # -- other servers ---------------------------------------------------------------------------------
     def on(self, event: str, handler: Callable[..., Any] | None = None) -> Any:
         """Handle an event that other nodes emit to servers; what ``handler`` returns is the answer. A decorator, too.
@@ -59,6 +63,8 @@ class Utilities(FanOut, Backend):
         local: bool,
     ) -> None:
         """Emit an event."""
+        if local or volatile:
+            await self.settled()
         if local:
             self.emit_local(event, args, rooms, except_, namespace, volatile=volatile)
         elif volatile:
@@ -78,6 +84,8 @@ class Utilities(FanOut, Backend):
         single: bool,
     ) -> tuple[list[Any], bool]:
         """Emit an event with acks."""
+        await self.settled()
+        await self.joined()
         return await self.requests.emit_with_ack(
             rooms, event, args, timeout_ms, except_, namespace, single=single
         )
@@ -95,6 +103,7 @@ class Utilities(FanOut, Backend):
         if local:
             here = self.matching(namespace, Opts(list(rooms), list(except_)))
             return [Described(**self.describe(namespace, sid)) for sid in here], True
+        await self.joined()
         return await self.requests.fetch_sockets(rooms, except_, timeout_ms, namespace)
 
     async def move_sockets(
@@ -107,7 +116,8 @@ class Utilities(FanOut, Backend):
         *,
         local: bool,
     ) -> None:
-        """Join or leave, here at once."""
+        """Join or leave, here before it returns."""
+        await self.settled()
         self.change_rooms(namespace, number, Opts(list(rooms), list(except_)), names)
         if not local:
             self.append(namespace, number, {"opts": wire.opts(rooms, except_), "rooms": list(names)})
@@ -126,6 +136,7 @@ class Utilities(FanOut, Backend):
         if not local:
             data = {"opts": wire.opts(rooms, except_), "close": close}
             self.append(namespace, wire.DISCONNECT_SOCKETS, data)
+        await self.settled()
         for sid, eio_sid in self.matching(namespace, Opts(list(rooms), list(except_))).items():
             await self.disconnect_here(sid, eio_sid, namespace, close)
 
@@ -139,4 +150,5 @@ class Utilities(FanOut, Backend):
         self, event: str, args: Sequence[Any], namespace: str, timeout_ms: float | None
     ) -> tuple[list[Any], bool]:
         """Emit to the other nodes."""
+        await self.joined()
         return await self.requests.server_side_emit(event, args, timeout_ms, namespace)

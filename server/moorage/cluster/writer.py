@@ -32,6 +32,8 @@ CHUNK = 500
 """Entries written at once when Redis is back, so that other commands get between."""
 PAGE = 1000
 """Entries per XRANGE while settling."""
+STOP_S = 1.0
+"""[s] How long a stop goes on writing what waits, be Redis away or not."""
 
 StreamId = tuple[int, int]
 
@@ -79,28 +81,44 @@ class StreamWriter:
         self._idle = asyncio.Event()
         self._idle.set()
         self._task: asyncio.Task[None] | None = None
+        self._stopped = self._told = False
 
     def start(self) -> None:
-        """Begin to send."""
+        """Begin to send, what was appended before as well."""
+        self._stopped = self._told = False
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="stream-writer")
 
-    async def stop(self, timeout_s: float = 1.0) -> None:
-        """Send what waits, within ``timeout_s``; what is left counts as dropped."""
-        if self._task is None:
-            return
-        if self._backplane.available:
+    async def stop(self, timeout_s: float = STOP_S) -> None:
+        """Send what waits, within ``timeout_s``; what is left then, and what is appended later, is dropped."""
+        if self._task is not None:
             try:
                 async with asyncio.timeout(timeout_s):
                     await self._idle.wait()
             except TimeoutError:
                 pass
-        self._task.cancel()
-        await asyncio.wait([self._task])
-        self._task = None
-        self.dropped += len(self._waiting)
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+        self._give_up()
+
+    def _give_up(self) -> None:
+        if self._stopped:
+            return
+        self._stopped = True
+        dropped = len(self._waiting) + len(self._returned)
+        unknown = self._flying + len(self._unknown)
+        if dropped or unknown:
+            logger.warning(
+                "stopped: %d cluster messages were not written to redis, of %d more it is not known",
+                dropped,
+                unknown,
+            )
+        self.dropped += dropped
+        self.possibly_lost += len(self._unknown)
         self._waiting.clear()
         self._waiting_bytes = 0
+        self._unknown, self._returned = [], []
 
     @property
     def pending(self) -> int:
@@ -109,6 +127,9 @@ class StreamWriter:
 
     def append(self, stream: str, fields: list[bytes | str], *, volatile: bool = False) -> None:
         """Append an entry. Never waits and never raises; a ``volatile`` entry is not kept for later."""
+        if self._stopped:
+            self._refuse()
+            return
         entry = _Entry(stream, fields, 100 + sum(map(len, fields)))
         self._idle.clear()
         held = self._waiting or self._unknown or self._returned or stream not in self._confirmed
@@ -119,6 +140,12 @@ class StreamWriter:
             self._landed()
         else:
             self._hold(entry)
+
+    def _refuse(self) -> None:
+        self.dropped += 1
+        if not self._told:
+            self._told = True
+            logger.warning("the cluster manager is stopped: what is emitted now reaches no other server")
 
     def _hold(self, entry: _Entry) -> None:
         self._waiting.append(entry)
@@ -153,6 +180,8 @@ class StreamWriter:
         error = future.exception()
         if error is None:
             self._confirmed[entry.stream] = future.result()
+        elif self._stopped:
+            self.possibly_lost += 1  # told when it stopped
         elif isinstance(error, BackplaneUnknown):
             self._unknown.append(entry)
         elif isinstance(error, BackplaneReply):
@@ -177,6 +206,12 @@ class StreamWriter:
         self._trim()
 
     async def _run(self) -> None:
+        try:
+            await self._send_for_ever()
+        finally:
+            self._give_up()  # also where the loop ends without a stop
+
+    async def _send_for_ever(self) -> None:
         while True:
             await self._wake.wait()
             try:

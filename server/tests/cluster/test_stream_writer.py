@@ -278,13 +278,35 @@ async def test_stop_sends_what_waits(make: Make, valkey: Valkey) -> None:
     assert writer.dropped == 0
 
 
-async def test_stop_does_not_wait_for_a_redis_that_is_away(make: Make, valkey: Valkey, until: Until) -> None:
+async def test_stop_with_redis_away_ends_and_says_what_is_lost(
+    make: Make, valkey: Valkey, until: Until, caplog: pytest.LogCaptureFixture
+) -> None:
     writer = await make()
     valkey.kill()
     await until(lambda: not writer._backplane.available)
     writer.append("s", entry(0))
-    await asyncio.wait_for(writer.stop(30), 5)
-    assert writer.dropped == 1
+    await asyncio.wait_for(writer.stop(0.1), 5)
+    writer.append("s", entry(1))
+    writer.append("s", entry(2))
+    assert writer.dropped == 3
+    assert [record.getMessage() for record in caplog.records if record.name == writer_module.__name__] == [
+        "stopped: 1 cluster messages were not written to redis, of 0 more it is not known",
+        "the cluster manager is stopped: what is emitted now reaches no other server",
+    ]
+
+
+async def test_stop_says_what_may_be_lost(
+    make: Make, valkey: Valkey, until: Until, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = await make()
+    writer.append("s", entry(0))
+    await until(lambda: not writer.pending)
+    valkey.freeze()
+    writer.append("s", entry(1))
+    await asyncio.wait_for(writer.stop(0.1), 5)
+    assert "stopped: 0 cluster messages were not written to redis, of 1 more it is not known" in caplog.text
+    valkey.thaw()
+    await until(lambda: numbers(valkey) == [0, 1])
 
 
 async def test_ids(valkey: Valkey) -> None:
