@@ -136,7 +136,7 @@ def _token(account: str, ttl_ms: int | None) -> int:
             "SECRET_KEY must be set to the key of the replicas, or they will not accept the token"
         )
     try:
-        print(Tokens(settings).issue(account))
+        _print(Tokens(settings).issue(account))
     except ValueError as error:
         raise ConfigurationError(f"--account: {error}") from None
     return 0

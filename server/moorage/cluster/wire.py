@@ -58,6 +58,7 @@ FLEETING: Final = "fleeting"
 
 
 _RESERVED = frozenset(name.encode() for name in RESERVED_EVENTS)
+_RESERVED_FIRST = bytes({name[0] for name in _RESERVED}) + b"\\"  # any letter may be escaped
 
 
 # -- bodies --------------------------------------------------------------------------------------------
@@ -112,9 +113,10 @@ class Broadcast(msgspec.Struct):
         raw = bytes(self.packet.data)
         if self.packed or not raw.startswith(b'["'):
             return None
-        name = raw[2 : raw.find(b'"', 2)]
-        if name in _RESERVED or b"\\" in name:
-            return None
+        if raw[2:3] in _RESERVED_FIRST:
+            name = raw[2 : raw.find(b'"', 2)]
+            if name in _RESERVED or b"\\" in name:
+                return None
         try:
             raw.decode()  # a client's WebSocket closes on text that is not UTF-8
         except UnicodeDecodeError:
