@@ -338,7 +338,15 @@ class Replica:
 
     async def drain(self) -> None:
         """Lead all sockets away, then end what is left with a typed end."""
+        await self.lead_away()
+        await self.end_what_is_left()
+
+    async def lead_away(self) -> None:
+        """The part of a drain that has a window. May be cancelled."""
         await asyncio.gather(self.drainer.run(), self.tasks.drain())
+
+    async def end_what_is_left(self) -> None:
+        """The end of a drain."""
         self.event_log.close_readers(SERVICE_RESTART)
         self.calls.end_all("cancelled")
         for client in list(self.clients.all()):

@@ -115,7 +115,7 @@ class PresenceUnknown(MoorageError):
 
 
 class InvalidEvent(MoorageError):
-    """What was to be reported is no event; the text says why and holds nothing that was sent."""
+    """What was to be reported is no event; the text says why and where, and holds no value that was sent."""
 
 
 class EventTooLarge(InvalidEvent):

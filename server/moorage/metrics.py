@@ -29,7 +29,7 @@ APPEND_RESULTS = ("ok", "transient", "unlogged", "deleted")
 PUBLISH_DROPS = ("in_flight", "unavailable", "failed")
 """Too many in flight; no connection; Redis refused, or its answer was lost."""
 
-TASK_ENDS = ("done", "failed", "handed_back", "superseded")
+TASK_ENDS = ("done", "failed", "handed_back", "stuck", "superseded")
 """How an attempt at a task ends in a worker (:mod:`moorage.tasks.execution`)."""
 
 

@@ -12,14 +12,14 @@ import uvicorn
 
 from moorage.app import Replica
 from moorage.listening import COMMON, Server, listen, metrics_server
-from moorage.process import run_process
+from moorage.process import Stop, run_process
 from moorage.settings import Settings
 
 log = structlog.get_logger("moorage")
 
 
-async def run(settings: Settings, stop: asyncio.Event) -> None:
-    """Serve until ``stop`` is set, drain, stop.
+async def run(settings: Settings, stop: Stop) -> None:
+    """Serve until ``stop`` is set, drain unless that has to be at once, stop.
 
     Probes are answered from the first moment, whether Redis is there or not. Raises
     :class:`~moorage.errors.CannotListen` before anything is started.
@@ -41,7 +41,7 @@ def _server(replica: Replica, settings: Settings) -> Server:
     )
 
 
-async def _run(replica: Replica, pairs: list[tuple[Server, socket.socket]], stop: asyncio.Event) -> None:
+async def _run(replica: Replica, pairs: list[tuple[Server, socket.socket]], stop: Stop) -> None:
     settings = replica.settings
     await replica.begin()
     # What there is by now stays for good; looking through it again and again costs milliseconds each time.
@@ -55,7 +55,8 @@ async def _run(replica: Replica, pairs: list[tuple[Server, socket.socket]], stop
     try:
         await asyncio.wait([stopping, *serving], return_when=asyncio.FIRST_COMPLETED)
         if stop.is_set():
-            await replica.drain()
+            await stop.patience(replica.lead_away())
+            await replica.end_what_is_left()
     finally:
         stopping.cancel()
         coming.cancel()
@@ -68,5 +69,6 @@ async def _run(replica: Replica, pairs: list[tuple[Server, socket.socket]], stop
 
 
 def serve(settings: Settings) -> int:
-    """Run a replica in this process; SIGTERM or SIGINT drains it. Returns the exit code."""
+    """Run a replica in this process; SIGTERM or SIGINT drains it, another SIGINT ends the drain. Returns the exit
+    code."""
     return run_process(settings, lambda stop: run(settings, stop))

@@ -95,10 +95,10 @@ def make_event(kind: object, data: Any, key: object, at: int, max_bytes: int) ->
     if key is not None and (not isinstance(key, str) or not 0 < len(key) <= KEY_MAX):
         raise InvalidEvent(f"key must be text of 1 to {KEY_MAX} characters")
     try:
-        text, kind_text = plain(data), plain(kind)
-        key_text = b"" if key is None else b',"key":' + plain(key)
-    except ValueError:
-        raise InvalidEvent("not representable as JSON") from None
+        text, kind_text = plain(data, "data"), plain(kind, "type")
+        key_text = b"" if key is None else b',"key":' + plain(key, "key")
+    except ValueError as error:
+        raise InvalidEvent(str(error)) from None
     if len(text) > max_bytes:
         raise EventTooLarge(len(text), max_bytes)
     return Event(kind, text, key, at, b'{"type":%b,"data":%b%b,"at":%d}' % (kind_text, text, key_text, at))

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 import orjson
 
+from moorage.storage.unfit import unfit
+
 PAGE_MAX_BYTES = 4_194_304
 """[bytes] of stored messages in one page; a page holds at least one message. Bounds memory per request, since
 ``limit`` messages of the largest size would be a gigabyte."""
@@ -106,13 +108,14 @@ class State(Protocol):
         follow. None: no session."""
 
 
-def plain(value: Any) -> bytes:
+def plain(value: Any, name: str = "") -> bytes:
     """``value`` as JSON text, which is what may be stored and sent to others.
 
     NaN and infinities become null, as in JavaScript. Raises ValueError on what JSON or its readers cannot
-    hold: bytes, lone surrogates, integers beyond 64 bits, nesting deeper than 254.
+    hold: bytes, lone surrogates, integers beyond 64 bits, nesting deeper than 254. Its text says what and where, as
+    ``not representable as JSON: data.items[3]: set``, with ``name`` in the place of ``data``.
     """
     try:
         return orjson.dumps(value)
     except (TypeError, RecursionError):
-        raise ValueError("not representable as JSON") from None
+        raise ValueError(f"not representable as JSON: {unfit(value, name)}") from None

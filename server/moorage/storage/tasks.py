@@ -24,7 +24,7 @@ SESSION_MAX = 100
 """Tasks that a session remembers."""
 
 GAVE_UP = "Too many workers died while they ran it"
-"""Error of a task that was ended for that."""
+"""Error of a task that was ended for that. A worker whose handler does not end when cancelled counts, too."""
 
 KNOWN_FOR_MS = 86_400_000
 """[ms] A handler that no worker announced for so long is forgotten."""
@@ -98,6 +98,9 @@ class Answers:
 
 class Tasks(Protocol):
     """Every method is bounded in time and raises :class:`~moorage.errors.BackplaneError`."""
+
+    durable: bool
+    """What is kept outlives this process."""
 
     async def start(self) -> None:
         """Get ready; does not wait for the storage to be there."""

@@ -43,6 +43,8 @@ class MemoryTasks:
     """See :class:`~moorage.storage.tasks.Tasks`. Nothing here waits but :meth:`take` and :meth:`woken`, so every
     method is atomic. ``clock``: milliseconds."""
 
+    durable = False
+
     def __init__(self, clock: Callable[[], float] = lambda: time.monotonic() * 1000) -> None:
         self._clock = clock
         self._tasks: dict[str, _Task] = {}

@@ -41,6 +41,8 @@ _HOLDS = {1: Hold.KEPT, 0: Hold.LOST, -1: Hold.GONE}
 class RedisTasks:
     """See :class:`~moorage.storage.tasks.Tasks`."""
 
+    durable = True
+
     def __init__(self, url: str, *, name: str, ca_file: str | None = None, timeout_ms: int = 2000) -> None:
         self._pool = RedisPool(url, name=f"{name}-tasks", ca_file=ca_file, timeout_ms=timeout_ms)
         self._timeout_ms = timeout_ms

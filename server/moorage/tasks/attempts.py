@@ -70,6 +70,8 @@ class Attempts:
         self._held: dict[str, Attempt] = {}
         self._beating: asyncio.Task[bool] | None = None
         self._failed_at = float("-inf")
+        self.reached = True
+        """The storage answered the last beat, or none was tried yet."""
 
     def __contains__(self, task_id: str) -> bool:
         return task_id in self._held
@@ -90,11 +92,11 @@ class Attempts:
         """Beat until cancelled: at the heartbeat, faster while the storage does not answer."""
         while True:
             try:
-                reached = await self.beat()
+                self.reached = await self.beat()
             except Exception as error:
                 log_bug(log, "a heartbeat", error)
-                reached = False
-            await asyncio.sleep(self._heartbeat_s if reached else min(RETRY_S, self._heartbeat_s))
+                self.reached = False
+            await asyncio.sleep(self._heartbeat_s if self.reached else min(RETRY_S, self._heartbeat_s))
 
     async def beat(self) -> bool:
         """Tell the storage now; False: it did not answer. Callers at the same time share one beat."""

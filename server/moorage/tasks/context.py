@@ -101,7 +101,7 @@ class Task:
             raise ValueError(f"timeout must be more than 0 and at most {ASK_TIMEOUT_MAX_S:g} seconds")
         until = time.monotonic() + timeout
         try:
-            question_id = self._numbers.next(plain(question))
+            question_id = self._numbers.next(plain(question, "question"))
         except ValueError as error:
             raise InvalidEvent(str(error)) from None
         until_ms = int((time.time() + timeout) * 1000)

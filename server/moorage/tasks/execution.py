@@ -10,14 +10,14 @@ from typing import Any, Literal
 
 import orjson
 
-from moorage.bugs import log_bug
-from moorage.errors import BackplaneError, InvalidEvent
+from moorage.errors import BackplaneError, InvalidEvent, MoorageError
 from moorage.events.frames import make_event
 from moorage.events.log import EventLog
 from moorage.storage.state import plain
 from moorage.storage.tasks import Begun, Hold, Tasks
 from moorage.tasks import told
 from moorage.tasks.attempts import RETRY_S, Attempt, Attempts, Superseded
+from moorage.tasks.blame import Ended, describe, real
 from moorage.tasks.context import Task
 from moorage.tasks.handlers import HandBack, Handler, TaskFailed
 from moorage.tasks.questions import Questions
@@ -39,12 +39,28 @@ class Outcome:
     value: bytes
 
 
+class Stuck(MoorageError):
+    """The handler was to end at once, and did not."""
+
+
 async def _guarded(handler: Handler, task: Task, input: Any) -> Any:
-    """A handler that calls ``sys.exit`` ends itself, not the worker and the tasks of others."""
+    """A handler that calls ``sys.exit`` ends itself, not the worker and the tasks of others; one that raises
+    CancelledError of itself has failed like any other."""
     try:
         return await handler(task, input)
-    except SystemExit as error:
-        raise RuntimeError("sys.exit in a handler") from error
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise Ended from error
+    except asyncio.CancelledError as error:
+        current = asyncio.current_task()
+        if current is None or current.cancelling():
+            raise
+        raise Ended from error
+
+
+def _looked_at(work: asyncio.Task[Any]) -> None:
+    """Nobody else may ask how it ended: the attempt may be over before."""
+    if not work.cancelled():
+        work.exception()
 
 
 def failed(text: str) -> Outcome:
@@ -79,7 +95,7 @@ class Execution:
         self.stopping = asyncio.Event()
         """The worker was told to end; handlers may see it."""
         self.on_ended: Callable[[str], None] = lambda result: None
-        """``done``, ``failed``, ``handed_back``, ``superseded``: an attempt ended here."""
+        """``done``, ``failed``, ``handed_back``, ``stuck``, ``superseded``: an attempt ended here."""
 
     async def run(self, begun: Begun, attempt: Attempt) -> None:
         """To its end, or until it is interrupted: then it is handed back, if it is still ours."""
@@ -106,6 +122,10 @@ class Execution:
         except HandBack:
             await self._hand_back(attempt)
             self.on_ended("handed_back")
+        except Stuck:
+            # Its ticket is left as that of a dead worker: taken over by another one later, and counted.
+            log.warning("task %s: not handed back, it is left to be taken over", attempt.task_id)
+            self.on_ended("stuck")
         except Superseded:
             log.info("task %s: attempt %d ends without a word", attempt.task_id, attempt.number)
             self.on_ended("superseded")
@@ -135,7 +155,11 @@ class Execution:
     async def _handle(self, task: Task, attempt: Attempt) -> Outcome:
         """Raises :class:`Superseded` or :class:`HandBack` when there is none."""
         handler = self._handlers[attempt.record.handler]
-        work = asyncio.create_task(_guarded(handler, task, orjson.loads(attempt.record.input)))
+        work = asyncio.create_task(
+            _guarded(handler, task, orjson.loads(attempt.record.input)),
+            name=f"handler {attempt.record.handler} of task {attempt.task_id}",
+        )
+        work.add_done_callback(_looked_at)
         interrupted = asyncio.create_task(attempt.interrupted.wait())
         try:
             await asyncio.wait(
@@ -147,34 +171,54 @@ class Execution:
                 work.cancel()
         ended = work.done()
         if not ended:
-            await asyncio.wait({work}, timeout=CANCEL_S)
-            if not work.done():
-                log.error("task %s: its handler does not end when cancelled", attempt.task_id)
-                work.add_done_callback(lambda late: late.cancelled() or late.exception())
+            await self._clean_up(attempt, work)
         if attempt.lost:
             raise Superseded(attempt.task_id)
         if attempt.interrupted.is_set() and not ended:
-            raise HandBack(attempt.task_id)
+            raise HandBack(attempt.task_id) if work.done() else Stuck(attempt.task_id)
         if not ended:
             return failed(f"Not done after {self._limits.timeout_s:g} s")
         return self._outcome(attempt, work)
 
-    def _outcome(self, attempt: Attempt, work: asyncio.Future[Any]) -> Outcome:
+    async def _clean_up(self, attempt: Attempt, work: asyncio.Task[Any]) -> None:
+        """It was cancelled: let it end."""
+        await asyncio.wait({work}, timeout=CANCEL_S)
+        name = attempt.record.handler
+        if not work.done():
+            log.error("task %s: its handler %s does not end when cancelled", attempt.task_id, name)
+        elif not work.cancelled() and not isinstance(error := work.exception(), None | Superseded | HandBack):
+            why = describe(real(error), self._handlers[name])
+            log.warning("task %s: its handler %s was cancelled and raised %s", attempt.task_id, name, why)
+
+    def _outcome(self, attempt: Attempt, work: asyncio.Task[Any]) -> Outcome:
         error = asyncio.CancelledError() if work.cancelled() else work.exception()
         if isinstance(error, Superseded) or (isinstance(error, HandBack) and self.stopping.is_set()):
             raise error
+        if error is not None:
+            return self._blame(attempt, real(error))
+        try:
+            value = plain(work.result(), "result")
+        except ValueError as why:
+            return self._no_result(attempt, f"The result is {why}")
+        if len(value) > self._limits.result_max_bytes:
+            limit = self._limits.result_max_bytes
+            return self._no_result(attempt, f"The result has {len(value)} bytes, {limit} are allowed")
+        return Outcome("done", value)
+
+    def _blame(self, attempt: Attempt, error: BaseException) -> Outcome:
+        name = attempt.record.handler
+        level = logging.INFO if isinstance(error, TaskFailed) else logging.ERROR
+        log.log(
+            level, "task %s (%s) failed: %s", attempt.task_id, name, describe(error, self._handlers[name])
+        )
+        log.debug("task %s: traceback", attempt.task_id, exc_info=error)
         if isinstance(error, TaskFailed):
             return failed(str(error))
-        if error is not None:
-            log_bug(log, f"task {attempt.task_id} ({attempt.record.handler})", error)
-            return failed(f"Internal error ({type(error).__name__})")
-        try:
-            value = plain(work.result())
-        except ValueError:
-            return failed("The result is not representable as JSON")
-        if len(value) > self._limits.result_max_bytes:
-            return failed(f"The result has {len(value)} bytes, {self._limits.result_max_bytes} are allowed")
-        return Outcome("done", value)
+        return failed(f"Internal error ({type(error).__name__})")
+
+    def _no_result(self, attempt: Attempt, why: str) -> Outcome:
+        log.error("task %s (%s) failed: %s", attempt.task_id, attempt.record.handler, why)
+        return failed(why)
 
     async def _conclude(self, task: Task, attempt: Attempt, outcome: Outcome, known: bool) -> None:
         """Keep first, then tell, then let go. ``known``: the log has its ``task_result``."""
@@ -227,8 +271,11 @@ class Execution:
 
     async def _hand_back(self, attempt: Attempt) -> None:
         """Another worker may begin at once. While the storage is away, that is left to the take-over."""
+        if not self._store.durable:
+            log.warning("task %s: lost, tasks without REDIS_URL end with their process", attempt.task_id)
         try:
             await self._store.release(attempt.task_id, attempt.number)
-            log.info("task %s: handed back", attempt.task_id)
+            if self._store.durable:
+                log.info("task %s: handed back", attempt.task_id)
         except BackplaneError as error:
             log.warning("task %s: not handed back: %s", attempt.task_id, type(error).__name__)

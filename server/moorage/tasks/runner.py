@@ -80,13 +80,13 @@ class Runner:
         """Take no more; what runs has ``window_s`` to end, then it is cancelled and handed back.
 
         Returns at most ``window_s``, or :data:`LAST_TAKE_S` if that is longer, and the handlers' :data:`CANCEL_S` and
-        one reply of Redis later.
+        one reply of Redis later. When it was cancelled it may be called again, with another window.
         """
         if not self._loops:
             return
         deadline = time.monotonic() + window_s
         taking, beating = self._loops
-        self._loops, self._closed = [], True
+        self._closed = True
         self._room.set()
         # Cancelled in the middle, it could have been given tasks that nobody would know of until the take-over.
         await asyncio.wait({taking}, timeout=LAST_TAKE_S)
@@ -94,7 +94,8 @@ class Runner:
         # Only now: what is handed back must not come to this worker again.
         self._execution.stopping.set()
         if self._running:
-            log.info("%d tasks have %g s to end", len(self._running), window_s)
+            end = "are handed back then" if self._store.durable else "are lost then: there is no REDIS_URL"
+            log.info("%d tasks have %g s to end; those that do not %s", len(self._running), window_s, end)
             await asyncio.wait(set(self._running), timeout=max(0.0, deadline - time.monotonic()))
         for attempt in self._running.values():
             if attempt is not None:
@@ -104,6 +105,7 @@ class Runner:
         for left in (*self._running, beating):
             left.cancel()
         await asyncio.gather(taking, beating, *self._running, return_exceptions=True)
+        self._loops = []
         await self._questions.stop()
 
     async def _take(self) -> None:

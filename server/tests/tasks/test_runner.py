@@ -43,8 +43,8 @@ async def test_a_task_is_told_from_its_start_to_its_result(world: World) -> None
         (TaskFailed("no berth is free"), "no berth is free"),
         (KeyError("secret"), "Internal error (KeyError)"),
         (asyncio.CancelledError(), "Internal error (CancelledError)"),
-        (SystemExit(1), "Internal error (RuntimeError)"),
-        (b"bytes", "The result is not representable as JSON"),
+        (SystemExit(1), "Internal error (SystemExit)"),
+        ({"items": [1, {2}]}, "The result is not representable as JSON: result.items[1]: set"),
         ("x" * 2000, "The result has 2002 bytes, 1024 are allowed"),
     ],
 )

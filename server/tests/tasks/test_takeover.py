@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any, ClassVar
 
 import pytest
 
 from moorage.errors import BackplaneUnavailable
+from moorage.storage.tasks import GAVE_UP
 from moorage.storage.tasks_memory import MemoryTasks
+from moorage.tasks import execution
 from moorage.tasks.attempts import Superseded
 from moorage.tasks.context import Task
 from moorage.tasks.handlers import HandBack
@@ -232,3 +235,67 @@ async def test_a_task_that_kills_its_workers_fails_in_the_end(world: World) -> N
     await world.worker(work, task_attempts=2)
     assert (await ended(queue, task_id))["status"] == "failed"
     assert [kind for kind, _ in await events(log)] == ["session_created", "task_result"]
+
+
+async def test_a_handler_that_ignores_its_cancellation_is_taken_over_and_counted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Handed back at once and uncounted, it would go through all workers of a rolling update, for ever."""
+    monkeypatch.setattr(execution, "CANCEL_S", 0.05)
+    begun, over = asyncio.Event(), asyncio.Event()
+    attempts: list[int] = []
+
+    async def swallow(task: Task, input: Any) -> None:
+        attempts.append(task.attempt)
+        begun.set()
+        while not over.is_set():
+            try:
+                await over.wait()
+            except asyncio.CancelledError:
+                pass
+
+    queue = await world.queue()
+    task_id = await queue.start_task(ACCOUNT, SESSION, None)
+    for attempt in (1, 2):
+        worker = await world.worker(swallow, task_attempts=2)
+        await asyncio.wait_for(begun.wait(), WAIT_S)
+        begun.clear()
+        await worker.stop(0)
+        assert attempts[-1] == attempt
+        status = await queue.status(ACCOUNT, task_id)
+        assert status is not None
+        assert status.status == "running"
+    await world.worker(swallow, task_attempts=2)
+    end = await ended(queue, task_id)
+    over.set()
+    assert (end["status"], end["error"], attempts) == ("failed", GAVE_UP, [1, 2])
+
+
+async def test_what_an_old_attempt_raises_is_no_traceback(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended_here = asyncio.Event()
+
+    async def slow(task: Task, input: Any) -> None:
+        try:
+            await asyncio.sleep(WAIT_S)
+        except asyncio.CancelledError:
+            pass
+        finally:
+            ended_here.set()
+        await task.report("step", "of the old attempt")
+
+    queue = await world.queue()
+    worker = await world.worker(slow)
+    await queue.start_task(ACCOUNT, SESSION, None)
+    async with asyncio.timeout(WAIT_S):
+        while not (held := [attempt for attempt in worker._running.values() if attempt is not None]):
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
+        worker.attempts.lose(held[0])
+        await ended_here.wait()
+        while worker._running:
+            await asyncio.sleep(0.01)
+    await worker.stop(0)
+    gc.collect()
+    assert "never retrieved" not in caplog.text
