@@ -29,6 +29,9 @@ APPEND_RESULTS = ("ok", "transient", "unlogged", "deleted")
 PUBLISH_DROPS = ("in_flight", "unavailable", "failed")
 """Too many in flight; no connection; Redis refused, or its answer was lost."""
 
+READER_KINDS = ("websocket", "sse", "socketio")
+"""The ways to read an event log (:data:`moorage.events.readers.base.KINDS`)."""
+
 TASK_ENDS = ("done", "failed", "handed_back", "stuck", "superseded")
 """How an attempt at a task ends in a worker (:mod:`moorage.tasks.execution`)."""
 
@@ -38,6 +41,7 @@ class FollowedLog(Protocol):
 
     on_append: Callable[[str], None]
     on_publish_dropped: Callable[[str], None]
+    on_slow: Callable[[str], None]
 
     @property
     def breaker(self) -> int: ...
@@ -116,6 +120,11 @@ class Metrics:
         )
         for reason in PUBLISH_DROPS:
             self.event_publishes_dropped.labels(reason)
+        self.event_readers_slow = Counter(
+            "event_readers_slow_total", "Readers cut off for being slow (4408)", ["kind"], registry=r
+        )
+        for kind in READER_KINDS:
+            self.event_readers_slow.labels(kind)
         self.tasks_running = Gauge("tasks_running", "Tasks that this process runs", registry=r)
         self.tasks_ended = Counter(
             "tasks_ended_total", "Attempts that ended here, by how", ["result"], registry=r
@@ -154,6 +163,7 @@ class Metrics:
         dropped = {reason: self.event_publishes_dropped.labels(reason) for reason in PUBLISH_DROPS}
         log.on_append = lambda result: appends[result].inc()
         log.on_publish_dropped = lambda reason: dropped[reason].inc()
+        log.on_slow = lambda kind: self.event_readers_slow.labels(kind).inc()
         self.gauge(self.event_breaker, lambda: int(log.breaker))
 
     def gauge(self, gauge: Gauge, read: Callable[[], float]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 from collections.abc import Callable
@@ -27,6 +28,8 @@ from moorage.settings import Settings
 from moorage.storage.backplane import Backplane
 
 __all__ = ["Appended", "EventLog", "Head", "Page", "SessionDeleted"]
+
+log = logging.getLogger(__name__)
 
 DELETES_MAX = 10_000
 """Logs whose deletion Redis has not confirmed yet."""
@@ -58,13 +61,14 @@ class EventLog:
 
     Create, start and use it in one running event loop; start it before the backplane. ``on_append(result)`` counts
     ``ok``, ``transient``, ``unlogged``, ``deleted``; ``on_publish_dropped(reason)`` ``in_flight``, ``unavailable``,
-    ``failed``.
+    ``failed``; ``on_slow(kind)`` readers that were cut off, by :data:`~moorage.events.readers.base.KINDS`.
     """
 
     def __init__(self, backplane: Backplane | None, settings: Settings, *, readers: bool = False) -> None:
         self.settings = settings
         self.on_append: Callable[[str], None] = lambda result: None
         self.on_publish_dropped: Callable[[str], None] = lambda reason: None
+        self.on_slow: Callable[[str], None] = lambda kind: None
         self.connections: dict[str, Reader] = {}
         """Readers with a connection of their own, by a key of this process."""
         self.on_connected: Callable[[str], None] = lambda key: None
@@ -205,7 +209,16 @@ class EventLog:
             reader.on_end.append(lambda reader: self._disconnected(key))
             self.on_connected(key)
         if not reader.ended:
+            reader.on_end.append(self._ended)
             await self._replay.serve(reader, resume)
+
+    def _ended(self, reader: Reader) -> None:
+        if reader.cut_off is not None:
+            log.info(
+                "session %s: slow %s reader cut off, %d bytes unsent",
+                *(reader.session_id, reader.kind, reader.cut_off),
+            )
+            self.on_slow(reader.kind)
 
     def _disconnected(self, key: str) -> None:
         del self.connections[key]

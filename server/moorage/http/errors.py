@@ -57,10 +57,12 @@ def describe(error: RequestValidationError) -> str:
     return "; ".join(faults).encode(errors="replace").decode()
 
 
-def backplane_answer(error: BackplaneError) -> Response:
-    """503, and whether it is certain that nothing was done."""
+def backplane_answer(error: BackplaneError, *, reads: bool = False) -> Response:
+    """503, and whether it is certain that nothing was done; a request that only ``reads`` does nothing anyway."""
     unavailable = Unavailable()
-    if isinstance(error, BackplaneUnknown):
+    if reads:
+        unavailable.message = "Redis is out of reach: it could not be read"
+    elif isinstance(error, BackplaneUnknown):
         unavailable.message = "Whether it was done is not known"
     return _http_error_answer(unavailable)
 
@@ -81,7 +83,7 @@ def _http_error_answer(error: HttpError) -> Response:
 
 def _from_backplane(request: Request, error: Exception) -> Response:
     assert isinstance(error, BackplaneError)
-    return backplane_answer(error)
+    return backplane_answer(error, reads=request.method in ("GET", "HEAD"))
 
 
 def _from_validation(request: Request, error: Exception) -> Response:
@@ -94,8 +96,9 @@ def _from_validation(request: Request, error: Exception) -> Response:
 def _from_starlette(request: Request, error: Exception) -> Response:
     """Unknown routes (404), wrong methods (405), unreadable and too large bodies (400, 413)."""
     assert isinstance(error, HTTPException)
-    phrase = TOO_LARGE if error.status_code == 413 else HTTPStatus(error.status_code).phrase
-    return error_answer(error.status_code, phrase, headers=error.headers)
+    if error.status_code == 413:
+        return error_answer(413, TOO_LARGE, error.detail, error.headers)
+    return error_answer(error.status_code, HTTPStatus(error.status_code).phrase, headers=error.headers)
 
 
 def install(app: FastAPI) -> None:

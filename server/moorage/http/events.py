@@ -137,6 +137,9 @@ class EventStream(Response):
             try:
                 await ended.wait()
                 await asyncio.wait([sending], timeout=LAST_WORDS_S)
+                if not sending.done() and (abort := scope.get("moorage.abort")) is not None:
+                    abort()
+                    await asyncio.wait([sending], timeout=LAST_WORDS_S)
             finally:
                 reader.end(None)
                 for task in (serving, watching, sending):

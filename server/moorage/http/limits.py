@@ -14,6 +14,7 @@ class BodyLimit:
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         self._app = app
         self._max_bytes = max_bytes
+        self._why = f"More than {max_bytes} bytes"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -21,7 +22,7 @@ class BodyLimit:
         announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if announced.isdigit() and int(announced[:20]) > self._max_bytes:
             # The rest of the body is not worth reading, so the connection cannot be used again.
-            response = error_answer(413, TOO_LARGE, headers={"Connection": "close"})
+            response = error_answer(413, TOO_LARGE, self._why, {"Connection": "close"})
             return await response(scope, receive, send)
         read = 0
 
@@ -30,7 +31,7 @@ class BodyLimit:
             message = await receive()
             read += len(message.get("body", b""))
             if read > self._max_bytes:
-                raise HTTPException(413)
+                raise HTTPException(413, self._why)
             return message
 
         await self._app(scope, counted, send)

@@ -21,8 +21,9 @@ KEY = "a key of the tests, long enough to sign"
 class Running:
     """A serving replica."""
 
-    def __init__(self, replica: Replica, port: int) -> None:
+    def __init__(self, replica: Replica, port: int, server: Server) -> None:
         self.replica = replica
+        self.server = server
         self.port = port
         self.url = f"http://127.0.0.1:{port}"
 
@@ -53,7 +54,7 @@ async def running(url: str | None, name: str = "r", **settings: Any) -> AsyncIte
         while not server.started:
             await asyncio.sleep(0.005)
     try:
-        yield Running(replica, listener.getsockname()[1])
+        yield Running(replica, listener.getsockname()[1], server)
     finally:
         server.should_exit = True
         await asyncio.wait_for(serving, 10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -282,7 +283,23 @@ async def test_replies_reach_who_takes_them(at: Running, until: Until) -> None:
     assert got == [("acc", session_id, "q", {"a": 1})]
 
 
-async def test_a_reader_that_does_not_read_is_cut_with_a_reason() -> None:
+def said_of_slow(at: Running, caplog: pytest.LogCaptureFixture, session_id: str, kind: str) -> bool:
+    """The log names the reader that was cut off, and it is counted."""
+    text = at.replica.metrics.render()[0].decode()
+    lines = [record.getMessage() for record in caplog.records if "cut off" in record.getMessage()]
+    assert len(lines) <= 1
+    counted = f'event_readers_slow_total{{kind="{kind}"}} 1.0' in text
+    return (
+        counted
+        and re.fullmatch(
+            rf"session {session_id}: slow {kind} reader cut off, [1-9][0-9]{{4,}} bytes unsent", lines[0]
+        )
+        is not None
+    )
+
+
+async def test_a_reader_that_does_not_read_is_cut_with_a_reason(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "moorage")
     async with replica(None, reader_max_buffer_bytes=262_144) as at:
         session_id = await new_session(at)
         async with stream(at, session_id, max_queue=1, max_size=None) as slow, stream(at, session_id) as fine:
@@ -303,9 +320,13 @@ async def test_a_reader_that_does_not_read_is_cut_with_a_reason() -> None:
                     code = error.rcvd.code if error.rcvd else None
             assert seen == list(range(1, len(seen) + 1))
             assert code == 4408
+            assert said_of_slow(at, caplog, session_id, "websocket")
 
 
-async def test_an_event_stream_that_is_not_read_is_cut(until: Until) -> None:
+async def test_an_event_stream_that_is_not_read_is_cut(
+    until: Until, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "moorage")
     async with replica(None, reader_max_buffer_bytes=262_144) as at:
         session_id = await new_session(at)
         reader, writer = await asyncio.open_connection("127.0.0.1", at.port, limit=1024)
@@ -319,11 +340,14 @@ async def test_an_event_stream_that_is_not_read_is_cut(until: Until) -> None:
             while log.connections:
                 await log.append(session_id, "t", "x" * 60_000)
                 await asyncio.sleep(0)
+        assert said_of_slow(at, caplog, session_id, "sse")
+        await until(lambda: not at.server.server_state.tasks)  # the connection is cut, unread
         async with asyncio.timeout(10):
             with contextlib.suppress(ConnectionError):
                 while await reader.read(1_000_000):
                     pass
         writer.close()
+    assert "ASGI callable" not in caplog.text
 
 
 async def test_metrics(at: Running) -> None:

@@ -58,7 +58,8 @@ async def test_a_body_over_the_limit(chunked: bool) -> None:
     async with world.client() as client:
         body: Any = chunks() if chunked else b" " * 10_001
         answer = await client.post("/v1/sessions", content=body, headers={"Content-Type": "application/json"})
-        assert (answer.status_code, answer.json()) == (413, {"error": "Payload Too Large", "statusCode": 413})
+        said = {"error": "Payload Too Large", "message": "More than 10000 bytes", "statusCode": 413}
+        assert (answer.status_code, answer.json()) == (413, said)
         fits = json.dumps({"tag": "t", "metadata": "x" * 9000}).encode().ljust(10_000)
         answer = await client.post("/v1/sessions", content=fits, headers={"Content-Type": "application/json"})
         assert answer.status_code == 200

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from moorage.errors import BackplaneUnavailable
+from moorage.errors import BackplaneUnavailable, BackplaneUnknown
 from moorage.storage.tasks_memory import MemoryTasks
 from moorage.tasks.context import Task
 from moorage.tasks.runner import Runner
@@ -146,6 +146,22 @@ async def test_while_the_state_is_away(
     said = await client.request(method, f"/v1/sessions/{session}/{path}", json=body)
     assert (said.status_code, said.json()["error"]) == (503, "Backplane unavailable")
     assert int(said.headers["Retry-After"]) >= 1
+
+
+async def test_what_only_reads_leaves_nothing_unknown(
+    client: httpx.AsyncClient, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(*_: Any, **__: Any) -> Any:
+        raise BackplaneUnknown
+
+    for name in ("get", "latest", "answer"):
+        monkeypatch.setattr(MemoryTasks, name, lost)
+    for path in (f"/v1/tasks/{'0' * 32}", f"/v1/sessions/{session}/turn"):
+        said = (await client.get(path)).json()
+        assert (said["statusCode"], said["message"]) == (503, "Redis is out of reach: it could not be read")
+    body = {"questionId": f"{'0' * 32}.{'0' * 12}.1", "answer": 1}
+    said = (await client.post(f"/v1/sessions/{session}/replies", json=body)).json()
+    assert (said["statusCode"], said["message"]) == (503, "Whether it was done is not known")
 
 
 async def test_a_reply_that_is_too_large(client: httpx.AsyncClient, session: str) -> None:

@@ -25,6 +25,9 @@ SILENCE_PINGS = 3
 QUEUED_MAX_S = 30.0
 """[s] Older than this unsent: a slow reader (PROTOCOL)."""
 
+KINDS = ("websocket", "sse", "socketio")
+"""The ways to read."""
+
 ROOM_BYTES = 262_144
 """[bytes] A replay goes on when less than this is unsent."""
 
@@ -49,9 +52,11 @@ class Reader:
 
     A subclass says how a frame is written (:meth:`write`), how much is unsent (:meth:`unsent`) and how the
     connection ends (:meth:`close`). ``waits``: live events come only after the replay. ``answers``: the client is
-    expected to say something at every ping. ``connects``: the connection is for this reader alone.
+    expected to say something at every ping. ``connects``: the connection is for this reader alone. ``kind``: one of
+    :data:`KINDS`.
     """
 
+    kind = ""
     waits = False
     answers = False
     connects = True
@@ -61,6 +66,8 @@ class Reader:
         self.limits = limits
         self.begun = asyncio.Event()
         self.ended = False
+        self.cut_off: int | None = None
+        """[bytes] What was unsent when it was ended for being slow."""
         self.resets = 0
         """How often a gap was announced outside of a replay; a replay under way ends with it."""
         self.on_end: list[Callable[[Reader], None]] = []
@@ -127,6 +134,8 @@ class Reader:
         if self.ended:
             return
         self.ended = True
+        if code == SLOW:
+            self.cut_off = self.unsent()
         self._timer.cancel()
         self._waiting.clear()
         self.begun.set()

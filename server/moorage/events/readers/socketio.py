@@ -19,6 +19,7 @@ class Carrier(Protocol):
 class SocketIoReader(Reader):
     """A subscription. Its end is a frame ``closed`` with the code; the socket itself stays."""
 
+    kind = "socketio"
     connects = False
 
     def __init__(self, session_id: str, limits: Limits, carrier: Carrier) -> None:

@@ -16,6 +16,7 @@ CHUNK_BYTES = 65_536
 class SseReader(Reader):
     """``resumes``: there was a ``Last-Event-ID``. Nothing live is sent before the replay is done, so ids only rise."""
 
+    kind = "sse"
     waits = True
 
     def __init__(self, session_id: str, limits: Limits, *, resumes: bool) -> None:

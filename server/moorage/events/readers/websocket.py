@@ -28,6 +28,7 @@ class WebSocketReader(Reader):
     """``replied(question_id, answer)``: the client sent a reply. The methods below ``write`` are the connection's to
     call."""
 
+    kind = "websocket"
     answers = True
 
     def __init__(
