@@ -119,7 +119,8 @@ class SessionApi:
 
     def _check(self, status: int, answer: dict[str, Any]) -> None:
         if not 200 <= status < 300:
-            raise self._refusal(status, str(answer.get("error") or f"HTTP {status}"))
+            text, more = str(answer.get("error") or f"HTTP {status}"), answer.get("message")
+            raise self._refusal(status, f"{text}: {more}" if isinstance(more, str) else text)
 
     def _refusal(self, status: int, text: str) -> ClientError:
         """Refusals that cannot pass are told from those that may. A token that can be had anew may."""

@@ -308,6 +308,8 @@ class EventStream:
         """Fetch the turn while the connection goes on bringing what follows it."""
         try:
             turn = await self._api.turn()
+        except Refused as error:
+            return self._drop(ws, error)
         except ClientError as error:
             return self._drop(ws, f"cannot rebuild: {error}")
         if ws is not self._ws:
@@ -349,10 +351,10 @@ class EventStream:
             self._hole_timer.cancel()
             self._hole_timer = None
 
-    def _drop(self, ws: aiohttp.ClientWebSocketResponse, why: str) -> None:
-        """Give up a connection; its reader notices and the next one resumes."""
+    def _drop(self, ws: aiohttp.ClientWebSocketResponse, why: str | Refused) -> None:
+        """Give up a connection; its reader notices, and the next one resumes unless the server refused for good."""
         if ws is self._ws and not ws.closed:
-            self._lost = Unreachable(why)
+            self._lost = why if isinstance(why, Refused) else Unreachable(why)
             self._tasks.spawn(ws.close())
 
     # -- state -----------------------------------------------------------------------------------------------

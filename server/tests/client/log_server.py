@@ -46,6 +46,7 @@ class LogServer:
         self.replay_gate: asyncio.Event | None = None  # waited for between ws_ready and the replay
         self.turn_gate: asyncio.Event | None = None
         self.turn_fails = 0
+        self.turn_refused = False  # the session is no more, and its stream goes on
         self.turn_length = 1000  # events of one answer
         self.skip_replay = False
         self.before_done: Callable[[web.WebSocketResponse], Any] | None = None
@@ -182,6 +183,8 @@ class LogServer:
             return refusal
         if self.turn_gate is not None:
             await self.turn_gate.wait()
+        if self.turn_refused:
+            return web.json_response({"error": "Session not found", "statusCode": 404}, status=404)
         if self.turn_fails:
             self.turn_fails -= 1
             return web.json_response({"error": "Backplane unavailable", "statusCode": 503}, status=503)
@@ -200,7 +203,11 @@ class LogServer:
     async def _start(self, request: web.Request) -> web.Response:
         if (refusal := self._refusal(request)) is not None:
             return refusal
-        self.tasks.append(await request.json())
+        body = await request.json()
+        if body.get("handler") == "nosuch":
+            why = "No worker has a handler named nosuch"
+            return web.json_response({"error": "Unknown handler", "message": why}, status=422)
+        self.tasks.append(body)
         self.append("session_created", data={"taskId": "t1", "input": self.tasks[-1]["input"]})
         return web.json_response({"taskId": "t1"}, status=202)
 

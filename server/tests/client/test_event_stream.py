@@ -412,6 +412,24 @@ async def test_a_turn_that_cannot_be_had_is_a_lost_connection(server: LogServer,
     assert "cannot rebuild" in str(stream.cause)
 
 
+async def test_a_session_that_is_gone_ends_the_rebuilding(server: LogServer, make: Make) -> None:
+    """The server lost its data and did not close the connection: the turn's 404 says it."""
+    server.append("session_created")
+    server.turn_refused = True
+    stream = make()
+    await stream.start()
+    with pytest.raises(Refused, match="Session not found"):
+        await take(stream, 1)
+    assert (stream.state, len(server.connections)) == ("failed", 1)
+
+
+async def test_a_refused_task_says_why(server: LogServer, make: Make) -> None:
+    stream = make()
+    await stream.start()
+    with pytest.raises(Refused, match="Unknown handler: No worker has a handler named nosuch"):
+        await stream.start_task({}, "nosuch")
+
+
 async def test_a_hole_is_read_from_the_log(
     server: LogServer, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

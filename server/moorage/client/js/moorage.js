@@ -301,6 +301,9 @@ export class MoorageError extends Error {
   }
 }
 
+/** The token or the session is no good; trying again is no use. @param {any} error */
+const isFinal = (error) => error instanceof MoorageError && (error.status === 401 || error.status === 404);
+
 /** @param {Uint8Array} bytes */
 const base64 = (bytes) => btoa(String.fromCharCode(...bytes));
 
@@ -485,6 +488,8 @@ export class EventStream {
     const start = checkpoint ?? storage?.load() ?? (begin === "beginning" ? { id: "0-0", seq: 0, epoch: null } : null);
     this.ledger = new Ledger(start);
     this.WebSocket = rest.WebSocket ?? globalThis.WebSocket;
+    if (!this.WebSocket)
+      throw new Error("This runtime has no global WebSocket: new EventStream(client, sessionId, { WebSocket })");
     this.random = rest.random ?? Math.random;
   }
 
@@ -622,7 +627,9 @@ export class EventStream {
     try {
       turn = await this.client.turn(this.sessionId);
     } catch (error) {
-      if (current()) this.#lost(null, `cannot rebuild: ${error}`);
+      if (!current()) return;
+      if (isFinal(error)) this.#refused(error);
+      else this.#lost(null, `cannot rebuild: ${error}`);
       return;
     }
     if (!current()) return;
@@ -686,11 +693,14 @@ export class EventStream {
     try {
       await this.client.events(this.sessionId, "0-0", 1);
     } catch (error) {
-      const final = error instanceof MoorageError && (error.status === 401 || error.status === 404);
-      if (!final || asked !== this.#timers.again) return;
-      this.#leave();
-      this.#fail(error.error);
+      if (isFinal(error) && asked === this.#timers.again) this.#refused(error);
     }
+  }
+
+  /** @param {any} error */
+  #refused(error) {
+    this.#leave();
+    this.#fail(error.error);
   }
 
   /** @param {string} cause */

@@ -251,6 +251,26 @@ test("a turn that cannot be had is a lost connection", async () => {
   assert.equal(stream.checkpoint.id, idOf(3));
 });
 
+test("a session that is gone ends the rebuilding at once", async () => {
+  answers["GET /v1/sessions/s%201/turn"] = [404, { error: "Session not found" }];
+  const { stream } = reading({ begin: "turn" });
+  FakeSocket.last.open(3);
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual([stream.state, stream.cause], ["failed", "Session not found"]);
+  mock.timers.tick(60_000);
+  assert.equal(FakeSocket.all.length, 1);
+});
+
+test("a runtime without a WebSocket is told so", () => {
+  const kept = globalThis.WebSocket;
+  globalThis.WebSocket = undefined;
+  try {
+    assert.throws(() => new EventStream(new Moorage("http://h:1/", "tok"), "s"), /no global WebSocket/);
+  } finally {
+    globalThis.WebSocket = kept;
+  }
+});
+
 test("a task is started after ws_ready, once, and never again", async () => {
   answers["POST /v1/sessions/s%201/tasks"] = [0];
   const { stream } = reading();
