@@ -18,6 +18,8 @@ let stream = null;
 /** @type {{questionId: string}|null} */
 let question = null;
 let blip = 0;
+/** What is known of the latest turn; empty: nothing. */
+let turnStatus = "";
 
 /** @param {string} text empty: all is well */
 function problem(text) {
@@ -81,8 +83,8 @@ function signOut() {
   show();
 }
 
-/** @param {{id: string, tag: string}} session */
-function openSession({ id, tag }) {
+/** @param {{id: string, tag: string}} session @param {boolean} [fresh] it was just made, so it had no task yet */
+function openSession({ id, tag }, fresh = false) {
   stream?.close();
   clearTimeout(blip);
   sessionStorage.setItem(SESSION, id);
@@ -90,10 +92,12 @@ function openSession({ id, tag }) {
   $("log-title").textContent = `Events of ${tag}`;
   list.clear();
   ask(null);
+  status("");
   const storage = storedAt(sessionStorage, `moorage:checkpoint:${id}`);
   // After a reload nothing is on the page, so the turn comes first; what came since the checkpoint was not seen.
   list.seenUpTo = storage.load()?.seq ?? null;
-  const opened = new EventStream(client, id, { storage: { load: () => null, save: storage.save } });
+  const begin = fresh ? "beginning" : "turn"; // to ask for a turn that cannot be there is an error in the browser's log
+  const opened = new EventStream(client, id, { begin, storage: { load: () => null, save: storage.save } });
   stream = opened;
   opened.on("state", () => stream === opened && showState());
   opened.on("event", (event) => {
@@ -122,7 +126,9 @@ function follow({ type, data, replayed }) {
 
 /** @param {string} text */
 function status(text) {
-  $("turn").textContent = text && `· latest turn: ${text}`;
+  turnStatus = text;
+  const live = stream?.state === "live" || stream?.state === "replaying";
+  $("turn").textContent = text && `· latest turn${live ? "" : ", when last heard"}: ${text}`;
 }
 
 /** @param {any} asked null: nothing is asked any more */
@@ -147,6 +153,7 @@ function showState() {
   $("start").disabled = state !== "live";
   $("cut").disabled = $("blip").disabled = !stream || away;
   $("resume").disabled = !stream || state === "live" || state === "replaying";
+  status(turnStatus);
   counted();
 }
 
@@ -181,7 +188,12 @@ when("use-token", "submit", async () => {
   $("token").value = "";
 });
 when("sign-out", "click", signOut);
-when("open-session", "submit", async () => openSession(await client.createSession($("tag").value.trim())));
+when("open-session", "submit", async () => {
+  const wanted = $("tag").value.trim();
+  const known = await client.sessions();
+  const fresh = !known.some((/** @type {any} */ { tag }) => tag === wanted);
+  openSession(await client.createSession(wanted), fresh);
+});
 when("start-task", "submit", async () => {
   let input;
   try {

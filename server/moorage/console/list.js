@@ -59,6 +59,7 @@ export class EventList {
     if (event.type === "session_created") this.#steps.clear();
     const row = this.#row(String(event.seq ?? "–"), event.type, textOf(event.data));
     if (event.id === null) this.#mark(row, "not logged", "transient");
+    if (event.key !== null) this.#mark(row, event.key, "", "key");
     if (event.replayed) this.#mark(row, "replayed");
     if (event.type === "unlogged") row.classList.add("unlogged");
     this.#place(row, event);
@@ -100,6 +101,7 @@ export class EventList {
     const row = this.#row("–", event.type, delta);
     row.classList.add("transient");
     this.#mark(row, "not logged");
+    if (event.key !== null) this.#mark(row, event.key, "", "key");
     this.#append(row);
     this.#growing = { row, type: event.type, key: event.key };
     return true;
@@ -135,10 +137,10 @@ export class EventList {
     return row;
   }
 
-  /** @param {HTMLElement} row @param {string} text @param {string} [rowClass] */
-  #mark(row, text, rowClass) {
+  /** @param {HTMLElement} row @param {string} text @param {string} [rowClass] @param {string} [kind] */
+  #mark(row, text, rowClass, kind = text.replace(" ", "-")) {
     const mark = document.createElement("span");
-    mark.className = `mark ${text.replace(" ", "-")}`;
+    mark.className = `mark ${kind}`;
     mark.textContent = text;
     row.children[3].append(mark);
     if (rowClass) row.classList.add(rowClass);

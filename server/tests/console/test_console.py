@@ -202,3 +202,26 @@ async def test_by_keyboard_alone(page: Page) -> None:
         reached.append(await page.evaluate("document.activeElement.id"))
     wanted = ["handler", "input", "start", "cut", "blip", "events"]
     assert [name for name in reached if name in wanted][: len(wanted)] == wanted
+
+
+async def test_a_new_session_asks_for_nothing_that_is_not_there(page: Page) -> None:
+    refused: list[str] = []
+    page.on("response", lambda answer: refused.append(answer.url) if answer.status >= 400 else None)
+    await sign_in(page)
+    await start(page, QUICK)
+    await ended(page)
+    assert refused == []
+    shown = await seqs(page)
+    assert shown == list(range(1, len(shown) + 1))
+
+
+async def test_keys_are_shown_and_what_was_heard_is_not_what_is(page: Page) -> None:
+    await sign_in(page)
+    await start(page, LONG)
+    await expect(page.locator("#events .mark.key").first).to_have_text("step-1/thought", timeout=BOUND_MS)
+    await expect(page.locator("#turn")).to_have_text("· latest turn: running")
+    await page.get_by_role("button", name="Cut", exact=True).click()
+    await expect(page.locator("#turn")).to_have_text("· latest turn, when last heard: running")
+    await page.get_by_role("button", name="Resume").click()
+    await ended(page)
+    await expect(page.locator("#turn")).to_have_text("· latest turn: ended")
