@@ -48,8 +48,9 @@ examples:
   MOORAGE_TASKS=myapp.tasks moorage worker --list    import the modules, print the handlers, exit
   MOORAGE_WORKER_CONCURRENCY=4 … moorage worker      at most four tasks at once
 
-signals: after SIGTERM no task is taken; what runs has MOORAGE_DRAIN_MS (20 s) to end, is then cancelled and handed
-back, and another worker begins it anew. A killed worker's tasks are taken over MOORAGE_TASK_TAKEOVER_MS (4 s) later.
+signals: after SIGTERM or SIGINT no task is taken; what runs has MOORAGE_DRAIN_MS (20 s) to end, is then cancelled and
+handed back, and another worker begins it anew. A second SIGINT does that at once. A handler that ignores its
+cancellation is left behind: the process ends all the same. A killed worker's tasks are taken over MOORAGE_TASK_TAKEOVER_MS (4 s) later.
 METRICS_PORT serves /metrics and /health; nothing else listens.
 
 exit codes: 0 done, 1 failed while running, 2 wrong usage or configuration
@@ -69,7 +70,8 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser(
         "serve",
         help="run a replica",
-        description="Run a replica until SIGTERM or SIGINT, which drain it. Configured by the environment alone.",
+        description="Run a replica until SIGTERM or SIGINT, which drain it; another SIGINT ends the drain. Configured"
+        " by the environment alone.",
     )
     worker = commands.add_parser(
         "worker",

@@ -214,15 +214,17 @@ async def test_a_log_that_is_wiped_while_live_is_said_and_goes_on(site: Site) ->
 
 async def test_the_example_of_the_page_about_clients(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).parents[3] / "docs" / "clients.md").read_text()
-    found = re.search(r"## The events of a session\n\n```python\n(.*?)```", page, re.DOTALL)
+    found = re.search(
+        r"## The events of a session\n.*?```python\n(.*?)```\n\n```python\n(.*?)```", page, re.DOTALL
+    )
     assert found is not None
     account, token = await Account.make(site)
-    code = "async def example(token, session_id):\n" + textwrap.indent(found[1], "    ")
+    code = "async def example(token):\n" + textwrap.indent(found[1] + found[2], "    ")
     code = code.replace("http://localhost:3005", account.base.removesuffix("/v1/sessions"))
     names: dict[str, Any] = {}
     exec(code, names)
     async with asyncio.timeout(BOUND_S):
-        await names["example"](token, await account.session())
+        await names["example"](token)
     said = capsys.readouterr().out
     assert "thought {'text':" in said
     assert said.splitlines()[-1].startswith("result {'taskId':")

@@ -7,13 +7,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import pytest
+from structlog.testing import capture_logs
 
+from moorage import worker
 from moorage.errors import BackplaneError
+from moorage.settings import load
 from moorage.tasks.context import Task
 
 from ..conftest import WAIT_S
-from ..valkey import Valkey
-from .world import ACCOUNT, SESSION, World, die, ended
+from ..valkey import Valkey, free_port
+from .world import ACCOUNT, SECRET, SESSION, World, die, ended
 
 T = TypeVar("T")
 
@@ -170,3 +173,20 @@ async def test_a_question_survives_a_wipe(valkey_factory: Callable[..., Valkey])
         assert (await ended(queue, task_id))["result"] == "yes"
     finally:
         await world.close()
+
+
+async def test_a_worker_that_waits_for_redis_says_so_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "REMIND_S", 0.02)
+    monkeypatch.setattr(worker, "START_BOUND_S", 0.02)
+
+    async def work(task: Task, input: Any) -> None: ...
+
+    settings = load(secret_key=SECRET, redis_url=f"redis://127.0.0.1:{free_port()}", redis_timeout_ms=500)
+    made = worker.Worker(settings, {"main": work})
+    with capture_logs() as lines:
+        await made.start()
+        async with asyncio.timeout(WAIT_S):
+            while len(said := [line for line in lines if line["event"] == "waiting for Redis"]) < 3:
+                await asyncio.sleep(0.01)
+        await made.stop()
+    assert said[-1]["away"] == ["REDIS_URL", "STATE_URL"]
