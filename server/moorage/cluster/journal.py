@@ -25,9 +25,12 @@ class Journal:
         sessions: Callable[[str], Sessions],
         append: Callable[[str, dict[str, Any]], None] | None,
         describe: Callable[[str, str], tuple[list[str], Any]],
+        position: Callable[[str], bytes],
     ) -> None:
-        """``describe(namespace, sid)``: rooms and state of a socket here."""
+        """``describe(namespace, sid)``: rooms and state of a socket here. ``position(namespace)``: the last entry that
+        was delivered here."""
         self._node, self._sessions, self._append, self._describe = node, sessions, append, describe
+        self._position = position
         self._mine: dict[tuple[str, str], Told] = {}
         self._changed: dict[tuple[str, str], bool] = {}
         self._unsent: dict[str, dict[str, Told]] = {}
@@ -84,7 +87,8 @@ class Journal:
         before = self._mine.get((namespace, sid))
         rooms, state = self._describe(namespace, sid)
         turn = before.turn if before is not None else 0
-        told = Told(turn=turn, at=int(time.time() * 1000), rooms=rooms, state=state)
+        read = self._position(namespace).decode()
+        told = Told(turn=turn, at=int(time.time() * 1000), rooms=rooms, state=state, read=read)
         self._mine[namespace, sid] = told
         return told
 

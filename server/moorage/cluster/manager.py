@@ -385,7 +385,7 @@ class RedisStreamsManager(Elsewhere):
             if not self.deliver(namespace, body, entry_id):
                 self.reader.poison(entry_id, wire.Malformed("packet.data"))
         elif isinstance(body, wire.SocketsRooms):
-            self.change_rooms(namespace, message.type, body.opts, body.room_names)
+            self.change_rooms(namespace, message.type, body.opts, body.room_names, entry_id)
         elif isinstance(body, wire.DisconnectSockets):
             for sid, eio_sid in self.matching(namespace, body.opts).items():
                 self._spawn(self.disconnect_here(sid, eio_sid, namespace, bool(body.close)))

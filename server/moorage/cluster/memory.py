@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 from moorage.cluster import checks, wire
+from moorage.cluster.changes import Change
 from moorage.cluster.fanout import FanOut
 from moorage.cluster.local import names_of
 from moorage.cluster.packets import arguments
@@ -85,6 +86,10 @@ class MemoryLog:
 
     async def told(self, namespace: str, sid: str, after: bytes) -> list[tuple[str, Told]]:
         """All is known without looking."""
+        return []
+
+    async def changes(self, namespace: str, after: tuple[int, int]) -> list[Change]:
+        """There is no other node."""
         return []
 
     def sessions(self, namespace: str) -> Sessions:

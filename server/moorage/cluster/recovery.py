@@ -23,16 +23,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any, Protocol
 
 from moorage.cluster import wire
+from moorage.cluster.changes import OFFSET, Change, Changes, first_place
 from moorage.cluster.journal import Journal
 from moorage.cluster.packets import Encoded
 from moorage.cluster.pids import Pid, Pids
 from moorage.cluster.sessions import Marker, Sessions, Told
-from moorage.cluster.writer import parse_id
+from moorage.cluster.writer import StreamId, parse_id
 from moorage.errors import BackplaneError
 
 logger = logging.getLogger(__name__)
 
-OFFSET = re.compile(r"[0-9]{1,20}-[0-9]{1,20}", re.ASCII)
 _PYTHON_ENGINEIO = re.compile(r"(?:^|&)transport=[a-z]+&EIO=4(?:&|$)")
 """How python-engineio's clients write their query; JavaScript and all others seen put EIO first."""
 HELD_MAX = 10_000
@@ -68,6 +68,9 @@ class Log(Protocol):
     async def told(self, namespace: str, sid: str, after: bytes) -> list[tuple[str, Told]]:
         """What markers behind ``after`` tell of a socket: node and content."""
 
+    async def changes(self, namespace: str, after: StreamId) -> list[Change]:
+        """Rooms that sockets were made to join or leave by entries behind ``after``."""
+
     def sessions(self, namespace: str) -> Sessions:
         """What is known of the sockets of a namespace."""
 
@@ -95,10 +98,10 @@ class Sockets(Protocol):
 class Held:
     """A socket between its return and the end of its replay."""
 
-    __slots__ = ("eio_sid", "full", "offset", "pid", "waiting")
+    __slots__ = ("changes", "eio_sid", "full", "offset", "pid", "waiting")
 
-    def __init__(self, eio_sid: str, pid: str, offset: bytes) -> None:
-        self.eio_sid, self.pid, self.offset = eio_sid, pid, offset
+    def __init__(self, eio_sid: str, pid: str, offset: bytes, changes: Changes) -> None:
+        self.eio_sid, self.pid, self.offset, self.changes = eio_sid, pid, offset, changes
         self.waiting: list[tuple[bytes | None, Encoded]] = []
         self.full = False
 
@@ -134,7 +137,7 @@ class Recovery:
         if not 0 < window_ms < 2**31:
             raise ValueError("the recovery window must be from 1 to 2147483647 ms")
         self._sockets, self._log, self._pids, self._node = sockets, log, Pids(secret), node
-        self.journal = Journal(node, log.sessions, append, self._describe)
+        self.journal = Journal(node, log.sessions, append, self._describe, log.position)
         self.identify: Callable[[Any], Awaitable[str | None]] = _nobody
         self.identity_of: Callable[[str, str], str] = lambda namespace, sid: ""
         self.state_of: Callable[[str, str], Any] = lambda namespace, sid: None
@@ -143,6 +146,8 @@ class Recovery:
         self.held: dict[tuple[str, str], Held] = {}
         self.unaware: set[str] = set()
         """Sockets whose client was given no private id and must not be sent offsets."""
+        self.changes: list[Changes] = []
+        """To be told of changes of rooms: those of sockets that are on their way back."""
         self._kept: dict[tuple[str, str], list[Encoded]] = {}
         self.on_return: Callable[[bool], None] = lambda recovered: None
         """A client named a private id, and was recovered or became a new socket."""
@@ -157,16 +162,20 @@ class Recovery:
         await self._log.placed(namespace)
         if not isinstance(auth, dict) or auth.get("pid") is None:
             return None
+        sid, changes = None, Changes(namespace)
+        self.changes.append(changes)
         try:
-            sid = await self._admit(eio_sid, namespace, auth, identity)
+            sid = await self._admit(eio_sid, namespace, auth, identity, changes)
         except BackplaneError:
-            sid = None
-        if sid is None:
-            self.on_return(False)
+            pass
+        finally:
+            if sid is None:
+                self.changes.remove(changes)
+                self.on_return(False)
         return sid
 
     async def _admit(
-        self, eio_sid: str, namespace: str, auth: dict[str, Any], identity: str | None
+        self, eio_sid: str, namespace: str, auth: dict[str, Any], identity: str | None, changes: Changes
     ) -> str | None:
         pid = self._pids.read(auth["pid"])
         if pid is None or pid.namespace != namespace:
@@ -182,11 +191,14 @@ class Recovery:
             return None
         if not await self._may_return(namespace, pid, offset.encode()):
             return None
+        known = self._log.sessions(namespace).get(pid.sid)
+        if (place := first_place(known, pid, offset.encode())) is not None:
+            changes.read(await self._log.changes(namespace, place))
         if not await self._free(namespace, pid.sid):
             return None
         if self._sockets.basic_pre_connect(eio_sid, namespace, pid.sid) is None:
             return None
-        self.held[namespace, pid.sid] = Held(eio_sid, auth["pid"], offset.encode())
+        self.held[namespace, pid.sid] = Held(eio_sid, auth["pid"], offset.encode(), changes)
         return pid.sid
 
     async def _may_return(self, namespace: str, pid: Pid, offset: bytes) -> bool:
@@ -225,7 +237,7 @@ class Recovery:
         if aware or held is not None:
             self.unaware.discard(sid)
         if held is not None:
-            self._restore(namespace, sid)
+            self._restore(namespace, sid, held.changes)
             self.journal.moved_here(namespace, sid)
             self.on_return(True)
             for callback in self.on_recovered:
@@ -237,11 +249,12 @@ class Recovery:
         who = identity if identity is not None else self.identity_of(namespace, sid)
         return {"pid": self._pids.issue(sid, namespace, self._node, start, who)}
 
-    def _restore(self, namespace: str, sid: str) -> None:
+    def _restore(self, namespace: str, sid: str, changes: Changes) -> None:
+        self.changes.remove(changes)
         known = self._log.sessions(namespace).get(sid)
         told = known.told if known is not None else Told()
         mine = self._sockets.rooms_of(sid, namespace)
-        rooms = mine if told.rooms is None else frozenset(told.rooms)
+        rooms = changes.apply(sid, mine if told.rooms is None else frozenset(told.rooms), known)
         for room in mine - rooms:
             self._sockets.leave(sid, room, namespace)
         if rooms - mine or told.state is not None:
@@ -280,7 +293,9 @@ class Recovery:
 
     def forget(self, namespace: str, sid: str) -> None:
         """Nothing of a socket is here any more, or it was refused by the connect handler."""
-        self.held.pop((namespace, sid), None)
+        held = self.held.pop((namespace, sid), None)
+        if held is not None and held.changes in self.changes:
+            self.changes.remove(held.changes)
         self.unaware.discard(sid)
 
     def told(self, namespace: str, marker: Marker) -> None:

@@ -27,7 +27,8 @@ class Told(msgspec.Struct, omit_defaults=True):
     """One socket in a marker. ``rooms``: all its rooms but its own; None: those that connecting gives it.
 
     ``state``: what the application keeps with it. ``turn``: how many times it was recovered. ``at``: epoch [ms].
-    ``left``: its transport is gone. ``ended``: it cannot come back.
+    ``left``: its transport is gone. ``ended``: it cannot come back. ``read``: the entry of the stream that its node
+    had read last; empty: not told, as by earlier versions.
     """
 
     turn: int = 0
@@ -36,6 +37,7 @@ class Told(msgspec.Struct, omit_defaults=True):
     state: Any = None
     left: bool = False
     ended: bool = False
+    read: str = ""
 
     @property
     def is_plain(self) -> bool:

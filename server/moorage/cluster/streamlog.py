@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Callable, Collection
 from typing import Any
 
 from moorage.cluster import wire
+from moorage.cluster.changes import Change
 from moorage.cluster.pids import Pid
 from moorage.cluster.sessions import Marker, Sessions, Told
 from moorage.cluster.stream import StreamReader
 from moorage.cluster.tail import Missed, PageSize, Tail, size_of
-from moorage.cluster.writer import parse_id
+from moorage.cluster.writer import StreamId, parse_id
 from moorage.errors import BackplaneReply
 from moorage.storage.backplane import Backplane
 
@@ -77,6 +78,10 @@ class StreamLog:
     async def told(self, namespace: str, sid: str, after: bytes) -> list[tuple[str, Told]]:
         """See :meth:`Tail.told`."""
         return await self._tail(namespace).told(sid, after)
+
+    async def changes(self, namespace: str, after: StreamId) -> list[Change]:
+        """See :meth:`Tail.changes`."""
+        return await self._tail(namespace).changes(namespace, after)
 
     def _tail(self, namespace: str) -> Tail:
         stream = self._stream_of(namespace)

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Collection
 from typing import Any
 
 from moorage.cluster import wire
+from moorage.cluster.changes import Change
 from moorage.cluster.sessions import Marker, Told
 from moorage.cluster.writer import StreamId, parse_id
 from moorage.storage.backplane import Backplane
@@ -28,6 +29,8 @@ KEPT_S = 10.0
 """How long it is kept after its last use."""
 
 _END = b"%d-%d" % (2**64 - 1, 2**64 - 1)
+
+_READ = (wire.BROADCAST, wire.MARKER, wire.SOCKETS_JOIN, wire.SOCKETS_LEAVE)
 
 Missed = list[tuple[bytes, wire.Broadcast]]
 
@@ -52,21 +55,26 @@ def size_of(fields: list[bytes] | None) -> int:
 class _Block:
     """Neighbouring entries, and which rooms they are for. Ids from ``after`` (exclusive) to ``last``."""
 
-    __slots__ = ("after", "by_room", "entries", "last", "size", "told")
+    __slots__ = ("after", "by_room", "changes", "entries", "last", "size", "told")
 
     def __init__(self, after: bytes, last: bytes) -> None:
         self.after, self.last = parse_id(after), parse_id(last)
         self.entries: list[tuple[StreamId, bytes, wire.Broadcast]] = []
         self.by_room: dict[tuple[str, str | None], list[int]] = {}
         self.told: dict[str, list[tuple[str, Told]]] = {}
+        self.changes: dict[str, list[Change]] = {}
         self.size = 0
 
     def add(self, entry_id: bytes, fields: list[bytes] | None) -> None:
         self.size += size_of(fields)
         message = wire.decode_entry(fields)
-        if isinstance(message, wire.Malformed) or message.type not in (wire.BROADCAST, wire.MARKER):
+        if isinstance(message, wire.Malformed) or message.type not in _READ:
             return
         body = message.body()
+        if isinstance(body, wire.SocketsRooms):
+            joins = message.type == wire.SOCKETS_JOIN
+            change = Change(parse_id(entry_id), joins, body.opts, body.room_names)
+            self.changes.setdefault(message.nsp, []).append(change)
         if isinstance(body, Marker):
             for sid, told in body.sockets.items():
                 self.told.setdefault(sid, []).append((body.node, told))
@@ -116,15 +124,28 @@ class Tail:
     async def told(self, sid: str, after: bytes) -> list[tuple[str, Told]]:
         """What markers behind ``after`` tell of a socket: node and content. Raises :class:`BackplaneError`."""
         found: list[tuple[str, Told]] = []
+        async for block in self._behind(after):
+            found += block.told.get(sid, ())
+        return found
+
+    async def changes(self, namespace: str, after: StreamId) -> list[Change]:
+        """Rooms that sockets were made to join or leave behind ``after``. Raises :class:`BackplaneError`."""
+        found: list[Change] = []
+        async for block in self._behind(b"%d-%d" % after):
+            found += (
+                change for change in block.changes.get(namespace, ()) if change.at and change.at > after
+            )
+        return found
+
+    async def _behind(self, after: bytes) -> AsyncIterator[_Block]:
         async with self._filling:
             await self._fill(after, _END)
             kept = [block for block in self._blocks if block.last > parse_id(after)]
         if kept and kept[0].after > parse_id(after):
             async for block in self._read(after, b"%d-%d" % kept[0].after):
-                found += block.told.get(sid, ())
+                yield block
         for block in kept:
-            found += block.told.get(sid, ())
-        return found
+            yield block
 
     async def _fill(self, after: bytes, until: bytes) -> None:
         self._keep()

@@ -8,10 +8,12 @@ from typing import Any
 
 from moorage.cluster import checks, wire
 from moorage.cluster.broadcast import Backend
+from moorage.cluster.changes import Change
 from moorage.cluster.fanout import FanOut
 from moorage.cluster.requests import Requests
 from moorage.cluster.wire import Opts
 from moorage.cluster.wire import RemoteSocket as Described
+from moorage.cluster.writer import parse_id
 
 
 class Utilities(FanOut, Backend):
@@ -122,8 +124,14 @@ class Utilities(FanOut, Backend):
         if not local:
             self.append(namespace, number, {"opts": wire.opts(rooms, except_), "rooms": list(names)})
 
-    def change_rooms(self, namespace: str, number: int, opts: Opts, names: Collection[str]) -> None:
-        """The sockets of ``opts`` here join or leave the rooms ``names``."""
+    def change_rooms(
+        self, namespace: str, number: int, opts: Opts, names: Collection[str], at: bytes | None = None
+    ) -> None:
+        """The sockets of ``opts`` here join or leave the rooms ``names``, by the entry ``at`` if not by this node."""
+        for changes in self.recovery.changes if self.recovery is not None else ():
+            if changes.namespace == namespace:
+                place = parse_id(at) if at is not None else None
+                changes.live(Change(place, number == wire.SOCKETS_JOIN, opts, names))
         change = self.join if number == wire.SOCKETS_JOIN else self.leave
         for sid in self.matching(namespace, opts):
             for name in names:

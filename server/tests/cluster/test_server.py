@@ -213,6 +213,58 @@ async def test_what_is_emitted_to_a_client_goes_before_its_end(sites: list[Site]
         assert not raw.recovered
 
 
+def silence(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on it tells nobody anything, as if it were killed."""
+    monkeypatch.setattr(site.manager.writer, "append", lambda *args, **options: None)
+
+
+async def test_rooms_that_a_killed_server_had_no_time_to_tell_of(
+    sites: list[Site], monkeypatch: pytest.MonkeyPatch, until: Until
+) -> None:
+    here, there = sites
+    async with client(there) as raw:
+        await here.sio.emit("one", {}, room="all")
+        await until(lambda: raw.events == [["one", {}]])
+        silence(there, monkeypatch)
+        await here.manager.in_("all").sockets_join(["late", "later"])
+        await here.manager.in_("late").sockets_join("last")
+        await here.manager.in_("nobody").sockets_join("other")
+        await here.manager.except_(raw.sid).sockets_join("other")
+        await here.manager.in_(raw.sid).sockets_leave("later")
+        await here.sio.emit("missed", {}, room="last")
+        await raw.cut()
+        await raw.connect(here.url)
+        assert raw.recovered
+        assert here.manager.rooms_of(raw.sid) == {"all", "late", "last"}
+        await here.sio.emit("live", {}, room="late")
+        await until(lambda: [event[0] for event in raw.events] == ["one", "missed", "live"])
+        assert here.manager.recovery is not None
+        assert here.manager.recovery.changes == []
+
+
+async def test_what_a_killed_server_has_told_stands(
+    sites: list[Site], monkeypatch: pytest.MonkeyPatch, until: Until
+) -> None:
+    here, there = sites
+
+    def told() -> list[str] | None:
+        assert here.manager.recovery is not None
+        known = here.manager.recovery._log.sessions("/").get(raw.sid)
+        return known.told.rooms if known is not None else None
+
+    async with client(there) as raw:
+        await here.manager.in_("all").sockets_join(["late", "stays"])
+        await until(lambda: told() == ["all", "late", "stays"])
+        await there.sio.leave_room(raw.sid, "late")  # this is no entry of the stream
+        await until(lambda: told() == ["all", "stays"])
+        silence(there, monkeypatch)
+        await here.manager.in_("stays").sockets_join("last")
+        await raw.cut()
+        await raw.connect(here.url)
+        assert raw.recovered
+        assert here.manager.rooms_of(raw.sid) == {"all", "stays", "last"}
+
+
 def test_without_a_secret_it_says_so() -> None:
     with pytest.raises(ValueError, match="recovery_secret"):
         AsyncServer(client_manager=RedisStreamsManager("redis://127.0.0.1"), async_mode="asgi")
