@@ -107,7 +107,7 @@ async def _wind_up() -> list[str]:
     running = asyncio.all_tasks() - {asyncio.current_task()}
     for task in running:
         task.cancel()
-    running.add(asyncio.create_task(loop.shutdown_asyncgens()))  # type: ignore[arg-type]
+    running.add(asyncio.create_task(loop.shutdown_asyncgens()))
     done, pending = await asyncio.wait(running, timeout=END_S)
     for task in done:
         if not task.cancelled() and (error := task.exception()) is not None:
