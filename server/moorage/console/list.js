@@ -141,7 +141,7 @@ export class EventList {
   #mark(row, text, rowClass, kind = text.replace(" ", "-")) {
     const mark = document.createElement("span");
     mark.className = `mark ${kind}`;
-    mark.textContent = text;
+    mark.textContent = mark.title = text;
     row.children[3].append(mark);
     if (rowClass) row.classList.add(rowClass);
   }

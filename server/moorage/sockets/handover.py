@@ -64,10 +64,11 @@ class SocketHttpProtocol(DirectPosts):
     socketio_path: ClassVar[str]
     streams: ClassVar[Streams | None] = None
 
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        # For a response whose client does not read: its end cannot be sent, and must not be waited for.
-        self.scope["moorage.abort"] = self.transport.abort  # type: ignore[typeddict-unknown-key]
+    def on_headers_complete(self) -> None:
+        if not self.parser.should_upgrade():  # a WebSocket keeps its scope for as long as it lives
+            # For a response whose client does not read: its end cannot be sent, and must not be waited for.
+            self.scope["moorage.abort"] = self.transport.abort  # type: ignore[typeddict-unknown-key]
+        super().on_headers_complete()
 
     def handle_websocket_upgrade(self) -> None:
         url = httptools.parse_url(self.url)
