@@ -124,7 +124,7 @@ class Execution:
             self.on_ended("handed_back")
         except Stuck:
             # Its ticket is left as that of a dead worker: taken over by another one later, and counted.
-            log.warning("task %s: not handed back, it is left to be taken over", attempt.task_id)
+            self._say(attempt, logging.WARNING, "not handed back, it is left to be taken over")
             self.on_ended("stuck")
         except Superseded:
             log.info("task %s: attempt %d ends without a word", attempt.task_id, attempt.number)
@@ -271,11 +271,15 @@ class Execution:
 
     async def _hand_back(self, attempt: Attempt) -> None:
         """Another worker may begin at once. While the storage is away, that is left to the take-over."""
-        if not self._store.durable:
-            log.warning("task %s: lost, tasks without REDIS_URL end with their process", attempt.task_id)
         try:
             await self._store.release(attempt.task_id, attempt.number)
-            if self._store.durable:
-                log.info("task %s: handed back", attempt.task_id)
+            self._say(attempt, logging.INFO, "handed back")
         except BackplaneError as error:
             log.warning("task %s: not handed back: %s", attempt.task_id, type(error).__name__)
+
+    def _say(self, attempt: Attempt, level: int, what: str) -> None:
+        """What becomes of a task that did not end here: nothing, if the storage ends with this process."""
+        if self._store.durable:
+            log.log(level, "task %s: %s", attempt.task_id, what)
+        else:
+            log.warning("task %s: lost, tasks without REDIS_URL end with their process", attempt.task_id)

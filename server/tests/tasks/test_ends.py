@@ -132,9 +132,12 @@ async def test_a_worker_ends_although_a_handler_does_not(
 @pytest.mark.parametrize("handler", ["swallow", "thread"])
 async def test_so_does_a_server_that_runs_its_tasks_itself(folder: Path, handler: str) -> None:
     async with alone(folder) as (server, http):
-        await begin(http, handler)
+        task_id = await begin(http, handler)
         server.send_signal(signal.SIGTERM)
-        assert "does not end" in await end(server)
+        out = await end(server)
+        assert "does not end" in out
+        assert f"task {task_id}: lost" in out
+        assert "taken over" not in out
         assert server.returncode == 0
 
 
