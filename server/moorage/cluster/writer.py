@@ -56,6 +56,7 @@ async def last_id(command: Any, stream: str) -> bytes:
 
 
 class _Entry(NamedTuple):
+    number: int
     stream: str
     fields: list[bytes | str]
     size: int
@@ -70,6 +71,7 @@ class StreamWriter:
     def __init__(self, backplane: Backplane, *, uid: str, maxlen: int) -> None:
         self.dropped = self.refused = self.possibly_lost = 0
         self._backplane, self._uid, self._maxlen = backplane, uid.encode(), maxlen
+        self._appended = 0
         self._waiting: deque[_Entry] = deque()
         self._waiting_bytes = 0
         self._flying = 0  # written, no reply yet
@@ -130,7 +132,8 @@ class StreamWriter:
         if self._stopped:
             self._refuse()
             return
-        entry = _Entry(stream, fields, 100 + sum(map(len, fields)))
+        self._appended += 1
+        entry = _Entry(self._appended, stream, fields, 100 + sum(map(len, fields)))
         self._idle.clear()
         held = self._waiting or self._unknown or self._returned or stream not in self._confirmed
         if not held and self._backplane.available:
@@ -201,7 +204,8 @@ class StreamWriter:
             self._idle.set()
 
     def _put_back(self, entries: list[_Entry]) -> None:
-        self._waiting.extendleft(reversed(entries))
+        # Of one lost connection some may be known not to be written, before or behind some that must be settled first.
+        self._waiting = deque(sorted([*entries, *self._waiting]))
         self._waiting_bytes += sum(entry.size for entry in entries)
         self._trim()
 

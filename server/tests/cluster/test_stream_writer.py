@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from moorage.cluster import writer as writer_module
 from moorage.cluster.writer import StreamWriter, last_id, parse_id
-from moorage.errors import BackplaneReply
+from moorage.errors import BackplaneReply, BackplaneUnavailable, BackplaneUnknown
 from moorage.storage.backplane import Backplane
 
 from ..valkey import Valkey
@@ -307,6 +308,46 @@ async def test_stop_says_what_may_be_lost(
     assert "stopped: 0 cluster messages were not written to redis, of 1 more it is not known" in caplog.text
     valkey.thaw()
     await until(lambda: numbers(valkey) == [0, 1])
+
+
+class Scripted:
+    """A backplane whose XADDs are answered by hand; ``sent``: number of each and its future."""
+
+    available = True
+    connection = ("run", 1)
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, asyncio.Future[bytes]]] = []
+
+    def command(self, *args: Any) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if args[0] == "XADD":
+            self.sent.append((int(args[-1]), future))
+        else:
+            future.set_result([b"last-generated-id", b"1-0"] if args[0] == "XINFO" else [])
+        return future
+
+
+async def test_what_was_refused_and_what_must_be_settled_keep_their_order(until: Until) -> None:
+    """As where a master is demoted: it refuses some, then the connection is given up with others under way."""
+    backplane = Scripted()
+    writer = StreamWriter(backplane, uid="me", maxlen=100)  # type: ignore[arg-type]
+    writer.start()
+    writer.append("s", entry(0))
+    await until(lambda: backplane.sent)
+    backplane.sent[0][1].set_result(b"1-0")
+    await until(lambda: not writer.pending)
+    for number in range(1, 6):
+        writer.append("s", entry(number))
+    for number, future in backplane.sent[1:]:
+        error = BackplaneUnavailable("READONLY") if number in (1, 2) else BackplaneUnknown("lost")
+        future.set_exception(error)
+    backplane.available = False
+    writer.append("s", entry(6))
+    backplane.available = True
+    await until(lambda: len(backplane.sent) == 12)
+    assert [number for number, _ in backplane.sent[6:]] == [1, 2, 3, 4, 5, 6]
+    await writer.stop(0)
 
 
 async def test_ids(valkey: Valkey) -> None:
