@@ -10,6 +10,7 @@ from typing import Any
 from moorage_chaos.deploy.providers import Provider, run
 from moorage_chaos.drivers.base import DriverError, Evidence
 from moorage_chaos.drivers.kubernetes_api import Body
+from moorage_chaos.drivers.kubernetes_ends import ending
 from moorage_chaos.drivers.kubernetes_hands import Hands
 from moorage_chaos.drivers.kubernetes_pods import Pod
 
@@ -82,10 +83,11 @@ class Admin:
             raise DriverError(f"no operator runs in namespace {OPERATOR_NAMESPACE}")
         holder = await self._holder()
         pod = next((pod for pod in pods if pod.name == holder), pods[0])
-        answer = await self._hands.signal(pod, signal.SIGKILL)
-        path = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{pod.name}"
-        await self._hands.api.delete(path, grace_s=1, uid=pod.uid)
-        code, reason = await self._exit_code(path, pod)
+        path = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods"
+        async with ending(self._hands.api, path, OPERATOR, pod, OPERATOR_BOUND_S) as end:
+            answer = await self._hands.signal(pod, signal.SIGKILL)
+            await self._hands.api.delete(f"{path}/{pod.name}", grace_s=1, uid=pod.uid)
+            code, reason = await end
         proof: dict[str, Any] = {
             "exitCode": code,
             "reason": reason,
@@ -103,15 +105,3 @@ class Admin:
         path = f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR_NAMESPACE}/leases/moorage-operator"
         lease = await self._hands.api.find(path)
         return str(((lease or {}).get("spec") or {}).get("holderIdentity") or "")
-
-    async def _exit_code(self, path: str, pod: Pod) -> tuple[int, str]:
-        """Asked for until the pod is gone; the watch of the servers' pods does not see it."""
-        end, found = time.monotonic() + OPERATOR_BOUND_S, None
-        while (body := await self._hands.api.find(path)) is not None and body["metadata"]["uid"] == pod.uid:
-            found = Pod.of(body, pod.main).ended.get(pod.container, found)
-            if time.monotonic() > end:
-                raise DriverError(f"{pod.name} did not go within {OPERATOR_BOUND_S:g} s")
-            await asyncio.sleep(0.03)
-        if found is None:
-            raise DriverError(f"kubelet did not tell how {pod.name} ended")
-        return found

@@ -13,8 +13,9 @@ from typing import Any
 
 from moorage_chaos.drivers.base import DriverError, Evidence
 from moorage_chaos.drivers.kubernetes_api import RTS, Api, Body
+from moorage_chaos.drivers.kubernetes_ends import ending
 from moorage_chaos.drivers.kubernetes_hands import Hands
-from moorage_chaos.drivers.kubernetes_pods import Pod
+from moorage_chaos.drivers.kubernetes_pods import Pod, selector
 from moorage_chaos.drivers.kubernetes_reach import Reach
 from moorage_chaos.drivers.redis import ping
 
@@ -97,28 +98,16 @@ class PodRedis:
         before = await self._hands.look(pod)
         self._hands.note("redis", what="redis", name=self._name)
         await self._api.patch(self._object, {"spec": {"paused": True}})
-        answer = await self._hands.signal(pod, signal.SIGKILL)
-        self.up = False
-        await self._api.patch(self._set, {"spec": {"replicas": 0}})
-        code, reason = await self._exit_code(pod)
+        path = f"/api/v1/namespaces/{self._hands.namespace}/pods"
+        async with ending(self._api, path, selector(self._name, "redis"), pod, END_BOUND_S) as end:
+            answer = await self._hands.signal(pod, signal.SIGKILL)
+            self.up = False
+            await self._api.patch(self._set, {"spec": {"replicas": 0}})
+            code, reason = await end
         refused = not await ping(*self._address, 1.0)
         proof = {"exitCode": code, "reason": reason, "pid": answer["pid"], "goneNs": answer["gone"]}
         proof |= {"refused": refused, "node": pod.node, "pod": pod.name, "before": before}
         return Evidence(answer["t"], "redis-kill", "redis", proof)
-
-    async def _exit_code(self, pod: Pod) -> tuple[int, str]:
-        """Of the container that was killed, as kubelet tells while the pod goes. Raises DriverError."""
-        code: tuple[int, str] | None = None
-        try:
-            async with asyncio.timeout(END_BOUND_S):
-                while (body := await self._body()) is not None and body["metadata"]["uid"] == pod.uid:
-                    code = Pod.of(body, "redis").ended.get(pod.container, code)
-                    await asyncio.sleep(0.05)
-        except TimeoutError as error:
-            raise DriverError(f"the Redis pod did not go within {END_BOUND_S:g} s") from error
-        if code is None:
-            raise DriverError("kubelet did not tell the exit code of Redis")
-        return code
 
     async def start(self, *, keep: bool) -> None:
         if self.up or self.mode != "Managed":
