@@ -50,7 +50,8 @@ examples:
 
 signals: after SIGTERM or SIGINT no task is taken; what runs has MOORAGE_DRAIN_MS (20 s) to end, is then cancelled and
 handed back, and another worker begins it anew. A second SIGINT does that at once. A handler that ignores its
-cancellation is left behind: the process ends all the same. A killed worker's tasks are taken over MOORAGE_TASK_TAKEOVER_MS (4 s) later.
+cancellation is left behind: the process ends all the same. A killed worker's tasks are taken over
+MOORAGE_TASK_TAKEOVER_MS (4 s) later.
 METRICS_PORT serves /metrics and /health; nothing else listens.
 
 exit codes: 0 done, 1 failed while running, 2 wrong usage or configuration
