@@ -96,6 +96,9 @@ class Admin:
         }
         return Evidence(answer["t"], "kill-operator", pod.name, {**proof, "pod": pod.name, "node": pod.node})
 
+    async def operator_runs(self) -> bool:
+        return bool(await self._operators())
+
     async def _operators(self) -> list[Pod]:
         bodies = await self._hands.api.items(f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods", OPERATOR)
         pods = [Pod.of(body, "operator") for body in bodies]

@@ -11,7 +11,7 @@ from moorage_chaos.checkers.base import held
 from moorage_chaos.checkers.bite import fault_happened, killed
 from moorage_chaos.checkers.figures import at_most
 from moorage_chaos.checkers.islands import no_islands
-from moorage_chaos.cluster import Own, until
+from moorage_chaos.cluster import Own, on_cluster, until
 from moorage_chaos.drivers.base import Can
 from moorage_chaos.drivers.kubernetes_object import is_settled
 from moorage_chaos.faults.operator import KillOperator
@@ -81,7 +81,8 @@ class OperatorKill(Scenario):
 
     @staticmethod
     async def _killed_at(ctx: Context, own: Own, step: str, before: Counter[str]) -> bool:
-        """SIGKILL as soon as the step shows; False if the object has settled without it."""
+        """SIGKILL as soon as the step shows; False if the object has settled without it, or if the operator that told of it
+        is dead already, from the kill before."""
 
         async def shows() -> str:
             if (await own.reasons())[step] > before[step]:
@@ -89,6 +90,8 @@ class OperatorKill(Scenario):
             return "settled" if is_settled(await own.body()) else ""
 
         if await until(f"step {step}", shows, STEP_S, 0.05) != step:
+            return False
+        if not await on_cluster(ctx.driver).admin.operator_runs():
             return False
         await ctx.faults.inject(KillOperator(step))
         ctx.progress(f"killed at {step}")
