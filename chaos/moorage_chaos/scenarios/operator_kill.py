@@ -81,8 +81,8 @@ class OperatorKill(Scenario):
 
     @staticmethod
     async def _killed_at(ctx: Context, own: Own, step: str, before: Counter[str]) -> bool:
-        """SIGKILL as soon as the step shows; False if the object has settled without it, or if the operator that told of it
-        is dead already, from the kill before."""
+        """SIGKILL as soon as the step shows; False if the object has settled without it, or if the operator that told
+        of it is dead already, from the kill before."""
 
         async def shows() -> str:
             if (await own.reasons())[step] > before[step]:
