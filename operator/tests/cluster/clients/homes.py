@@ -1,4 +1,4 @@
-"""Signs accounts in, opens connections of each, the token in a header, too; tells which replica serves whom."""
+"""Signs accounts in, opens connections of each; tells which replica serves whom."""
 
 import asyncio
 import json
@@ -11,13 +11,8 @@ from moorage.client.socket import Socket
 CONNECTIONS = 4
 
 
-class WithHeader(Socket):
-    async def connect(self, url, **options):
-        await super().connect(url, **options, headers={"Authorization": f"Bearer {options['auth']['token']}"})
-
-
 async def replica(url: str, token: str) -> str | None:
-    socket = WithHeader(lambda *_: None, lambda *_: None)
+    socket = Socket(lambda *_: None, lambda *_: None)
     await socket.open(url, "/v1/updates", {"token": token}, 20)
     try:
         return socket.replica
