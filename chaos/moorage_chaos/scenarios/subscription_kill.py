@@ -26,8 +26,8 @@ COUNT, EVERY_MS = 600, 25
 UPDATE_EVERY_MS = 200
 FDS = "process_open_fds"
 MORE_FDS = 10.0
-"""A replica may have this many more at the end: HTTP connections that clients keep open for a while, of which there are
-37 to 42 in all at either look. A descriptor that leaks with each kill would be 50."""
+"""A replica may have this many more at the end: clients keep HTTP connections open for a while, so that it has 37 to 42
+descriptors at either look. One that leaks with each kill would make 50 more."""
 
 
 class SubscriptionKill(Scenario):
