@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -15,6 +13,9 @@ import socketio
 
 from moorage.accounts.tokens import Tokens
 from moorage.settings import load
+
+from ..processes import listening, spawned
+from ..valkey import free_port
 
 KEY = "a key of the tests, long enough to sign"
 
@@ -26,24 +27,13 @@ class Process:
 
     async def get(self, path: str) -> httpx.Response:
         """Once it listens."""
-        async with asyncio.timeout(20), httpx.AsyncClient() as http:
-            while True:
-                try:
-                    return await http.get(self.url + path)
-                except httpx.ConnectError:
-                    assert self.process.returncode is None
-                    await asyncio.sleep(0.02)
+        async with httpx.AsyncClient() as http:
+            return await listening(self.process, http, self.url + path)
 
     async def end(self) -> tuple[int | None, str]:
         """Its exit code, and all it printed."""
         out, _ = await asyncio.wait_for(self.process.communicate(), 20)
         return self.process.returncode, out.decode()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @asynccontextmanager
@@ -53,16 +43,8 @@ async def process(**env: str) -> AsyncIterator[Process]:
         "PORT": str(port), "METRICS_ENABLED": "false", "SECRET_KEY": KEY,
         "MOORAGE_HOST": "127.0.0.1", "MOORAGE_DRAIN_MS": "300",
     }  # fmt: skip
-    started = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "moorage.cli", "serve",
-        env={"PATH": os.environ["PATH"], **ours, **env}, stdout=-1, stderr=-2,
-    )  # fmt: skip
-    try:
+    async with spawned("serve", ours | env) as started:
         yield Process(started, port)
-    finally:
-        if started.returncode is None:
-            started.kill()
-            await started.wait()
 
 
 async def test_a_port_that_is_taken_is_named_and_the_exit_code_is_1() -> None:

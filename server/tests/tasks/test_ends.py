@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,8 +14,9 @@ import pytest
 from moorage.accounts.tokens import Tokens
 from moorage.settings import load
 
+from ..processes import STARTED_S, listening, spawned
 from ..valkey import Valkey, free_port
-from .processes import STARTED_S, process
+from .processes import process
 from .world import ACCOUNT, SECRET, SESSION, World, events
 
 HANDLERS = """
@@ -68,26 +67,13 @@ async def alone(
     port = free_port()
     ours = {"PORT": str(port), "METRICS_ENABLED": "false", "SECRET_KEY": SECRET, "MOORAGE_HOST": "127.0.0.1"}
     ours |= {"MOORAGE_TASKS": "ends_tasks", "MOORAGE_DRAIN_MS": "300"}
-    started = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "moorage.cli", "serve",
-        env={"PATH": os.environ["PATH"], **ours, **env}, stdout=-1, stderr=-2, cwd=folder,
-    )  # fmt: skip
     headers = {"Authorization": f"Bearer {Tokens(load(secret_key=SECRET)).issue(ACCOUNT)}"}
-    try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers) as http:
-            async with asyncio.timeout(STARTED_S):
-                while True:
-                    try:
-                        await http.get("/health")
-                        break
-                    except httpx.ConnectError:
-                        assert started.returncode is None
-                        await asyncio.sleep(0.02)
-            yield started, http
-    finally:
-        if started.returncode is None:
-            started.kill()
-            await started.wait()
+    async with (
+        spawned("serve", ours | env, folder) as started,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers) as http,
+    ):
+        await listening(started, http, "/health")
+        yield started, http
 
 
 async def begin(http: httpx.AsyncClient, handler: str) -> str:

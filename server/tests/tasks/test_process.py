@@ -9,8 +9,9 @@ import pytest
 
 from moorage.cli import main
 
+from ..processes import STARTED_S
 from ..valkey import Valkey, free_port
-from .processes import STARTED_S, process
+from .processes import process
 from .world import ACCOUNT, SECRET, SESSION, World, ended, events
 
 
