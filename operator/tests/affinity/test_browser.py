@@ -14,9 +14,8 @@ from playwright.async_api import Page, async_playwright
 from moorage.client import sign_in
 
 from ..schema import ROOT
-from .balancer import Balancer, balancer
-from .names import Names
-from .servers import PATH, replicas
+from .balancer import Balancer
+from .servers import PATH, fronted
 
 CLIENT = ROOT / "chaos" / "peers" / "node" / "node_modules" / "socket.io-client" / "dist" / "socket.io.min.js"
 CONNECT = """([url, options]) => new Promise((resolve) => {
@@ -28,11 +27,7 @@ CONNECT = """([url, options]) => new Promise((resolve) => {
 
 @pytest.fixture
 def front(haproxy: None, tmp_path: Path) -> Iterator[Balancer]:
-    with (
-        replicas(tmp_path, 2) as (port, processes),
-        Names(*processes).running() as names,
-        balancer(tmp_path, names.port, port, len(processes)) as front,
-    ):
+    with fronted(tmp_path, 2) as (front, _):
         yield front
 
 

@@ -17,9 +17,8 @@ import pytest
 from moorage.client import Caller, Connection, Daemon, EventStream, sign_in
 from moorage.client.socket import Socket
 
-from .balancer import BOUND_S, Balancer, balancer
-from .names import Names
-from .servers import replicas
+from .balancer import BOUND_S, Balancer
+from .servers import fronted
 
 
 @dataclass
@@ -31,11 +30,7 @@ class World:
 
 @pytest.fixture
 def world(haproxy: None, tmp_path: Path) -> Iterator[World]:
-    with (
-        replicas(tmp_path, 2) as (port, processes),
-        Names(*processes).running() as names,
-        balancer(tmp_path, names.port, port, len(processes)) as front,
-    ):
+    with fronted(tmp_path, 2) as (front, processes):
         yield World(f"http://127.0.0.1:{front.port}", front, processes)
 
 
