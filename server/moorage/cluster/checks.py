@@ -20,20 +20,17 @@ TIMER_MAX_MS = 2**31 - 1
 
 
 # -- calls ---------------------------------------------------------------------------------------------
-def event_name(event: object) -> None:
+def event_name(event: object, reserved: Collection[str] = RESERVED_EVENTS) -> None:
     """Raises :class:`TypeError` or :class:`ValueError` for what no client can be sent as an event."""
     if not isinstance(event, str):
         raise TypeError(f"the name of an event must be a str, not {_type(event)}")
-    if event in RESERVED_EVENTS:
+    if event in reserved:
         raise ValueError(f'"{event}" is a reserved event name')
 
 
 def server_event_name(event: object) -> None:
     """Raises :class:`TypeError` or :class:`ValueError` for what Node refuses as an event between servers."""
-    if not isinstance(event, str):
-        raise TypeError(f"the name of an event must be a str, not {_type(event)}")
-    if event in SERVER_RESERVED_EVENTS:
-        raise ValueError(f'"{event}" is a reserved event name')
+    event_name(event, SERVER_RESERVED_EVENTS)
 
 
 def namespace_name(namespace: object) -> None:

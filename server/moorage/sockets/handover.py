@@ -66,7 +66,8 @@ class SocketHttpProtocol(DirectPosts):
 
     def on_headers_complete(self) -> None:
         if not self.parser.should_upgrade():  # a WebSocket keeps its scope for as long as it lives
-            # For a response whose client does not read: its end cannot be sent, and must not be waited for.
+            # For a response whose client does not read: its end cannot be sent, and must not be waited for. The name is
+            # ours, so uvicorn's type of a scope does not know it.
             self.scope["moorage.abort"] = self.transport.abort  # type: ignore[typeddict-unknown-key]
         super().on_headers_complete()
 

@@ -7,6 +7,7 @@ import gc
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -26,8 +27,8 @@ SECRET = "a key of the tests, long enough to sign"
 class Fresh:
     """A server with a manager that nobody has started."""
 
-    def __init__(self, url: str, **options: str) -> None:
-        self.manager = RedisStreamsManager(url, **options)  # type: ignore[arg-type]
+    def __init__(self, redis: str | Backplane, **options: Any) -> None:
+        self.manager = RedisStreamsManager(redis, **options)
         self.server = socketio.AsyncServer(client_manager=self.manager, async_mode="asgi")
 
 
@@ -249,6 +250,7 @@ async def test_the_first_client_waits_for_its_place(valkey: Valkey) -> None:
     recovery = fresh.manager.recovery
     assert recovery is not None
     fresh.manager.initialize()  # as its first transport does
+    # Of a node it uses what a Fresh has, too.
     socket = FakeSocket(fresh, "s")  # type: ignore[arg-type]
     fresh.server.eio.sockets["eio-s"] = socket
     assert await recovery.admit("eio-s", "/", None, "u") is None
@@ -260,7 +262,7 @@ async def test_the_first_client_waits_for_its_place(valkey: Valkey) -> None:
 
 
 async def test_the_first_client_of_a_stream_waits_for_its_place(valkey: Valkey) -> None:
-    fresh = Fresh(valkey.url, recovery_secret=SECRET, stream_count=4)  # type: ignore[arg-type]
+    fresh = Fresh(valkey.url, recovery_secret=SECRET, stream_count=4)
     assert await fresh.manager.start()
     recovery = fresh.manager.recovery
     assert recovery is not None
@@ -277,7 +279,7 @@ async def test_the_first_client_of_a_stream_waits_for_its_place(valkey: Valkey) 
 
 async def test_with_redis_away_there_is_no_private_id(until: Until) -> None:
     backplane = Backplane(f"redis://127.0.0.1:{free_port()}", name="away")
-    node = Fresh(backplane, recovery_secret=SECRET)  # type: ignore[arg-type]
+    node = Fresh(backplane, recovery_secret=SECRET)
     recovery = node.manager.recovery
     assert recovery is not None
     node.manager.initialize()
