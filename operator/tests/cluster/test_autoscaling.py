@@ -89,14 +89,11 @@ def test_an_hpa_of_ones_own_lowers_them_and_the_emptiest_go(one: One, metric: Me
     }
     one.cluster.kubectl("create", "-f", "-", body=hpa)
     try:
-        # The stand-in's number of connections is fixed by its pod's name.
-        names = sorted(
-            (pod["metadata"]["name"] for pod in one.pods()), key=lambda name: sum(name.encode()) % 97
-        )
+        before = one.connections()
         metric.set(20)
         one.cluster.until("the HPA wrote", lambda: wanted(one) == 2, HPA_SECONDS)
         one.ready()
-        assert sorted(pod["metadata"]["name"] for pod in one.pods()) == sorted(names[2:])
+        assert one.connections() == before[2:]
         metric.set(50)
         one.cluster.until("the HPA wrote", lambda: wanted(one) == 5, HPA_SECONDS)
         assert one.ready()["status"]["readyReplicas"] == 5

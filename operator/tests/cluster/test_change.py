@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any
 
-from .world import SERVER, One, Pods, client, read
+from .world import SERVER, One, Pods, client, read, standin_connections
 
 REPAIRED_SECONDS = 5.0
 """[s] The promise of row `drift`."""
@@ -221,16 +221,14 @@ def test_scale_follows_and_takes_the_emptiest(one: One) -> None:
         one.cluster.kubectl("get", "rts", one.name, "--subresource=scale", "-o", "json").stdout
     )
     assert scale["status"] == {"replicas": 4, "selector": body["status"]["selector"]}
-    # The stand-in's number of connections is fixed by its pod's name.
-    names = [pod["metadata"]["name"] for pod in one.pods()]
-    by_connections = sorted(names, key=lambda name: sum(name.encode()) % 97)
+    before = one.connections()
     one.cluster.kubectl("scale", "rts", one.name, "--replicas=2")
     draining = one.cluster.until("draining told", lambda: one.body()["status"]["draining"])
     for entry in draining:
-        assert entry["connections"] == sum(entry["pod"].encode()) % 97
+        assert entry["connections"] == standin_connections(entry["pod"])
         assert entry["since"].endswith("Z")
     one.ready()
-    assert sorted(pod["metadata"]["name"] for pod in one.pods()) == sorted(by_connections[2:])
+    assert one.connections() == before[2:]
     one.cluster.kubectl("scale", "rts", one.name, "--replicas=1")
     one.ready()
     assert one.child("pdb") is None

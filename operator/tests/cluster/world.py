@@ -42,7 +42,13 @@ __all__ = [
     "merged",
     "read",
     "server",
+    "standin_connections",
 ]
+
+
+def standin_connections(pod: str) -> int:
+    """standin/moorage makes its number of connections from its host's name."""
+    return sum(pod.encode()) % 97
 
 
 def server(name: str, *, namespace: str = NAMESPACE, image: str = STANDIN, **spec: Any) -> dict[str, Any]:
@@ -146,6 +152,10 @@ class One:
         label = f"{self.labels[1]},app.kubernetes.io/component={component}"
         pods = self.cluster.items("pods", "-l", label)
         return [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
+
+    def connections(self) -> list[int]:
+        """What the pods' stand-ins report, ascending; two pods may have the same, and either may go then."""
+        return sorted(standin_connections(pod["metadata"]["name"]) for pod in self.pods())
 
     def condition(self, kind: str) -> dict[str, Any]:
         found = (self.child("rts") or {}).get("status") or {}
