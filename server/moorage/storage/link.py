@@ -19,6 +19,7 @@ import hiredis
 
 from moorage.errors import BackplaneReply, BackplaneUnavailable, BackplaneUnknown
 from moorage.storage.connection import Connection
+from moorage.storage.lookup import Lookup
 from moorage.storage.url import parse_url
 from moorage.ticks import next_tick
 
@@ -27,6 +28,12 @@ logger = logging.getLogger(__name__)
 BACKOFF_MIN_S = 0.02
 BACKOFF_MAX_S = 0.25
 """Reconnect delays double between these, full jitter: back well inside a second, yet no storm of connects."""
+CONNECT_S = 0.5
+"""Bound of one TCP connect. A pod that is gone answers nothing, and a resolver may still tell its address: waiting long
+for it is not to hold us up when the name leads to the new one. The kernel repeats a lost SYN after 1 s; to begin anew
+is sooner."""
+CONNECT_TLS_S = 1.5
+"""The same with the handshake's round trips."""
 LOG_INTERVAL_S = 10.0
 """The same reason is logged at most this often, however often it takes the link down."""
 TICK_S = 0.1
@@ -76,6 +83,7 @@ class Link:
         self.server_id = ""
         """``run_id`` of the server process; empty when it may not be asked."""
         self._ssl = self.url.tls(ca_file)
+        self._lookup = Lookup(self.url.host, self.url.port)
         self._timeout_s = timeout_ms / 1000
         self._on_up, self._on_down, self._on_message = on_up, on_down, on_message
         self._task: asyncio.Task[None] | None = None
@@ -108,6 +116,7 @@ class Link:
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
+        self._lookup.close()
         connection = self._connection
         if connection is not None:
             self._drop(connection, "stopped")
@@ -148,8 +157,23 @@ class Link:
         url = self.url
         if url.scheme == "unix":
             await self._loop.create_unix_connection(self._attach, url.path)
-        else:
-            await self._loop.create_connection(self._attach, url.host, url.port, ssl=self._ssl)
+            return
+        bound_s = CONNECT_TLS_S if self._ssl else CONNECT_S
+        failure = OSError("the name has no address")
+        for address in await self._lookup.addresses():
+            try:
+                async with asyncio.timeout(bound_s):
+                    await self._loop.create_connection(
+                        self._attach,
+                        *(address, url.port),
+                        ssl=self._ssl,
+                        server_hostname=url.host if self._ssl else None,
+                    )
+            except OSError as error:
+                failure = error
+            else:
+                return
+        raise failure
 
     def _attach(self) -> Connection:
         self._reader = hiredis.Reader(replyError=BackplaneReply, notEnoughData=_MORE)
