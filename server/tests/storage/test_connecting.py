@@ -56,8 +56,7 @@ async def resolver(monkeypatch: pytest.MonkeyPatch) -> Resolver:
 @pytest_asyncio.fixture
 async def link(valkey: Valkey) -> AsyncIterator[Link]:
     """Its bound is so long that a test which has to wait for it fails."""
-    port = valkey.url.rsplit(":", 1)[1].split("/")[0]
-    made = Link(f"redis://redis.test:{port}/0", name="test", timeout_ms=60_000)
+    made = Link(f"redis://redis.test:{valkey.port}/0", name="test", timeout_ms=60_000)
     yield made
     await made.stop()
 
@@ -65,14 +64,13 @@ async def link(valkey: Valkey) -> AsyncIterator[Link]:
 @pytest.fixture
 def nobody(valkey: Valkey) -> Iterator[str]:
     """An address that swallows what is sent to the server's port: its queue of connections is full."""
-    port = int(valkey.url.rsplit(":", 1)[1].split("/")[0])
     with socket.socket() as listener:
-        listener.bind(("127.0.0.2", port))
+        listener.bind(("127.0.0.2", valkey.port))
         listener.listen(0)
         fillers = [socket.socket() for _ in range(8)]
         for one in fillers:
             one.setblocking(False)
-            one.connect_ex(("127.0.0.2", port))
+            one.connect_ex(("127.0.0.2", valkey.port))
         yield "127.0.0.2"
         for one in fillers:
             one.close()
@@ -103,8 +101,7 @@ async def test_a_name_that_is_not_known_yet(link: Link, resolver: Resolver) -> N
 
 
 async def test_look_ups_that_hang_do_not_pile_up(valkey: Valkey, resolver: Resolver) -> None:
-    port = valkey.url.rsplit(":", 1)[1].split("/")[0]
-    link = Link(f"redis://redis.test:{port}/0", name="test", timeout_ms=50)
+    link = Link(f"redis://redis.test:{valkey.port}/0", name="test", timeout_ms=50)
     resolver.answers = ["127.0.0.1"]
     resolver.answering.clear()
     link.start()
