@@ -20,7 +20,7 @@ class Script:
 
 APPEND = Script("""
 local stream, meta, origin, number = KEYS[1], KEYS[2], ARGV[7], ARGV[8]
-local m = redis.call('HMGET', meta, 'epoch', 'seq', 'deleted', origin)
+local m = redis.call('HMGET', meta, 'epoch', 'seq', 'deleted', origin, 'last')
 if m[3] then return {0} end
 local epoch, seq = m[1], tonumber(m[2] or '0')
 if not epoch then
@@ -42,6 +42,10 @@ if not m[4] and redis.call('HLEN', meta) > 40 then
     if string.find(field, ':', 1, true) then redis.call('HDEL', meta, field) end
   end
 end
+if m[5] and redis.call('EXISTS', stream) == 0 then
+  redis.call('XADD', stream, m[5], 'last', '')
+  redis.call('XDEL', stream, m[5])
+end
 seq = seq + 1
 local text = string.format('%.0f', seq)
 local id = redis.call('XADD', stream, 'MAXLEN', '~', ARGV[9], '*',
@@ -60,7 +64,9 @@ return {1, id, seq, epoch, published}
 beginning of the envelope, '' or '(' and the id after which a repeated append is looked for → {0: deleted} | {1, id,
 seq, epoch, published: 1, 0 not asked, -1 failed} | {2: was appended, and is trimmed, or this is the late arrival of
 what was repeated since, on a connection that we have given up}. Forty processes are more than append
-to one session within the life of a number; when there are more, all numbers are forgotten. Origins have a colon."""
+to one session within the life of a number; when there are more, all numbers are forgotten. Origins have a colon.
+A stream that expired is made anew as one that knows its last id: else a clock that went back, or the same millisecond,
+would give an id that readers believe to have."""
 
 READ = Script("""
 local stream, meta = KEYS[1], KEYS[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -171,6 +172,23 @@ async def test_a_log_expires_and_its_numbers_go_on(request: pytest.FixtureReques
             exact = await log.page("s", ids[2], 5, last_seq=3, epoch=before.epoch)
             assert [frame["seq"] for frame in exact.events] == [4]
             assert (await log.page("s", ids[2], 5)).gap is not None
+
+
+async def test_ids_go_on_from_an_expired_log_though_the_clock_went_back(
+    request: pytest.FixtureRequest, until: Until
+) -> None:
+    valkey: Valkey = request.getfixturevalue("valkey")
+    async with running(valkey.url) as log:
+        await fill(log, 3)
+        ahead = f"{int(time.time() * 1000) + 3_600_000}-7"
+        valkey.client.hset("moorage:events:{s}:meta", "last", ahead)
+        valkey.client.delete("moorage:events:{s}")
+        appended = await log.append("s", "t", 4)
+        assert appended.id == ahead.replace("-7", "-8")
+        head = await log.head("s")
+        page = await log.page("s", ahead, 5, last_seq=3, epoch=head.epoch)
+        assert [frame["seq"] for frame in page.events] == [4]
+        assert head.oldest_seq == 4
 
 
 async def test_the_expiry_slides(valkey: Valkey) -> None:
