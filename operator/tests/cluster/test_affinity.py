@@ -65,7 +65,7 @@ def address(cluster: Cluster) -> str:
 def homes(cluster: Cluster, url: str, *seeds: str) -> dict[str, str]:
     """Seed of an account → the replica that all its connections reach, once both balancers know the same replicas.
 
-    How many they count does not tell that: one may still count a replica that is gone when the other counts the new one.
+    How many they count does not tell that: one may still count a replica that is gone when the other counts the new.
     """
 
     def same() -> dict[str, str] | None:
