@@ -37,16 +37,19 @@ print("started")
 def test_a_start_compiles_nothing(image: Image, modules: str) -> None:
     """Nobody may write where it runs, so that whatever lacks its bytecode is compiled at every start."""
     name = f"starts-{uuid.uuid4().hex[:8]}"
-    command = ["kubectl", "-n", NAMESPACE, "run", name, f"--image=localhost/{tag(image)}"]
-    command += [
-        "--image-pull-policy=Never",
-        "--restart=Never",
-        "--attach",
-        "--rm",
-        "--quiet",
-        "--command",
-        "--",
-    ]
-    command += ["python3", "-c", STARTS.format(modules=modules)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S, check=False)
-    assert done.stdout.splitlines() == ["started"], done.stdout + done.stderr
+    code = STARTS.format(modules=modules)
+    run = ["run", name, f"--image=localhost/{tag(image)}", "--image-pull-policy=Never", "--restart=Never"]
+    # Not --attach: the output of a pod that ends before that is lost.
+    kubectl(*run, "--command", "--", "python3", "-c", code)
+    try:
+        kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", f"pod/{name}", f"--timeout={RUN_S}s")
+        assert kubectl("logs", name).splitlines() == ["started"]
+    finally:
+        kubectl("delete", "pod", name, "--wait=false")
+
+
+def kubectl(*words: str) -> str:
+    command = ["kubectl", "-n", NAMESPACE, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * RUN_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
