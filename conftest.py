@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long one example takes says something of the machine: a neighbour that stops it for 200 ms is no failure.
+settings.register_profile("moorage", deadline=None)
+settings.load_profile("moorage")
 
 TREES = ("server", "operator", "chaos")
 
