@@ -61,9 +61,8 @@ def test_error_names_the_variable(monkeypatch: pytest.MonkeyPatch, variable: str
 def test_short_key_is_refused_and_not_shown(key: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         settings.load(secret_key=key)
-    assert "SECRET_KEY" in str(caught.value)
-    if len(key) > 8:
-        assert key not in str(caught.value)
+    # Word for word: a key may by chance be one that the message has anyway, such as SECRET_KEY.
+    assert str(caught.value) == f"SECRET_KEY must have at least {settings.SECRET_KEY_MIN_BYTES} bytes"
 
 
 def test_every_variable_is_in_the_table_with_a_meaning() -> None:

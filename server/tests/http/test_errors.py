@@ -171,7 +171,12 @@ async def test_no_body_is_a_server_error(
         assert set(answer.json()) <= {"error", "message", "statusCode"}
 
 
-@given(session=texts, after=texts | st.integers().map(str), limit=texts | st.integers().map(str))
+# A client takes "." and ".." out of a path: that is another route.
+@given(
+    session=texts.filter(lambda text: text not in (".", "..")),
+    after=texts | st.integers().map(str),
+    limit=texts | st.integers().map(str),
+)
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_no_query_is_a_server_error(
     client: httpx.AsyncClient, session: str, after: str, limit: str
