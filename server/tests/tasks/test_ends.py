@@ -91,6 +91,20 @@ async def end(process: asyncio.subprocess.Process) -> str:
     return out.decode()
 
 
+async def interrupt_twice(process: asyncio.subprocess.Process) -> str:
+    """All it printed. The second signal comes when the first was heard: two that wait are one."""
+    process.send_signal(signal.SIGINT)
+    assert process.stdout is not None
+    said = b""
+    async with asyncio.timeout(STARTED_S):
+        while b"1 tasks have" not in said:
+            line = await process.stdout.readline()
+            assert line, said.decode()
+            said += line
+    process.send_signal(signal.SIGINT)
+    return said.decode() + await end(process)
+
+
 @pytest.mark.parametrize(("handler", "left"), [("swallow", "handler swallow"), ("thread", "thread ")])
 async def test_a_worker_ends_although_a_handler_does_not(
     valkey: Valkey, folder: Path, handler: str, left: str
@@ -130,14 +144,7 @@ async def test_so_does_a_server_that_runs_its_tasks_itself(folder: Path, handler
 async def test_another_interrupt_ends_the_drain(folder: Path) -> None:
     async with alone(folder, MOORAGE_DRAIN_MS="60000") as (server, http):
         task_id = await begin(http, "long")
-        server.send_signal(signal.SIGINT)
-        assert server.stdout is not None
-        said = b""
-        async with asyncio.timeout(STARTED_S):
-            while b"1 tasks have" not in said:
-                said += await server.stdout.readline()
-        server.send_signal(signal.SIGINT)
-        out = said.decode() + await end(server)
+        out = await interrupt_twice(server)
         assert server.returncode == 0, out
         assert f"task {task_id}: lost" in out
         assert "handed back" not in out
@@ -152,10 +159,7 @@ async def test_a_worker_too(valkey: Valkey, folder: Path) -> None:
         async with process(valkey.url, **env) as worker:
             task_id = await queue.start_task(ACCOUNT, SESSION, None, "long")
             await events(log, "begun")
-            for _ in range(2):
-                worker.send_signal(signal.SIGINT)
-                await asyncio.sleep(0.05)
-            out = await end(worker)
+            out = await interrupt_twice(worker)
         assert worker.returncode == 0, out
         assert f"task {task_id}: handed back" in out
     finally:

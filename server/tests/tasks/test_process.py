@@ -20,10 +20,13 @@ async def test_a_killed_worker_and_one_that_is_told_to_end(valkey: Valkey) -> No
     try:
         queue, log = await world.queue(), await world.log()
         async with process(valkey.url) as first:
-            task_id = await queue.start_task(ACCOUNT, SESSION, {"steps": 8, "pauseMs": 30}, "demo")
-            await events(log, "tool_call")
+            # The question keeps it from ending before the kill.
+            script = {"steps": 4, "pauseMs": 30, "question": True}
+            task_id = await queue.start_task(ACCOUNT, SESSION, script, "demo")
+            asked = next(data for kind, data in await events(log, "question") if kind == "question")
             first.kill()
             await first.wait()
+            assert await queue.reply(ACCOUNT, SESSION, asked["questionId"], "yes")
         async with process(valkey.url) as second:
             assert (await ended(queue, task_id))["attempts"] == 2
             found = await events(log)

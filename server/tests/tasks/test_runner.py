@@ -127,12 +127,15 @@ async def test_what_is_no_event_is_refused(world: World) -> None:
 
 
 async def test_no_more_tasks_at_once_than_there_is_room_for(world: World) -> None:
-    running, most = 0, 0
+    running, most, full = 0, 0, asyncio.Event()
 
     async def work(task: Task, input: Any) -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
+        if running == 3:
+            full.set()
+        await full.wait()  # however slowly they come
         await asyncio.sleep(0.02)
         running -= 1
 

@@ -14,6 +14,7 @@ from moorage.events.frames import EventId
 from moorage.events.log import EventLog
 from moorage.tasks.context import Task
 from moorage.tasks.queue import UnknownHandler
+from moorage.tasks.runner import Runner
 from moorage.tasks.told import before
 
 from ..conftest import WAIT_S
@@ -39,6 +40,13 @@ async def turn(world: World) -> dict[str, Any]:
     return found.as_json()
 
 
+async def idle(worker: Runner) -> None:
+    """Until it has told of what it kept: a task that has ended may still have its ``task_result`` to come."""
+    async with asyncio.timeout(WAIT_S):
+        while len(worker):
+            await asyncio.sleep(0.01)
+
+
 def kinds(turn: dict[str, Any]) -> list[str]:
     return [frame["event"]["type"] for frame in turn["events"]]
 
@@ -60,13 +68,12 @@ async def test_a_queued_turn_says_where_its_events_will_come(world: World) -> No
 
 async def test_the_latest_turn_begins_with_its_session_created(world: World) -> None:
     queue, log = await world.queue(), await world.log()
-    await world.worker(two_steps)
+    worker = await world.worker(two_steps)
     for number in (1, 2):
         task_id = await queue.start_task(ACCOUNT, SESSION, number)
         await ended(queue, task_id)
-    async with asyncio.timeout(WAIT_S):
-        while len(await events(log)) < 8:
-            await asyncio.sleep(0.01)
+        await idle(worker)
+    assert len(await events(log)) == 8
     found = await turn(world)
     assert kinds(found) == ["session_created", "step", "step", "task_result"]
     assert (found["taskId"], found["status"], found["result"]) == (task_id, "done", "done")
@@ -105,9 +112,7 @@ async def test_a_turn_of_many_pages_is_whole_or_goes_on_where_it_stops(world: Wo
     queue, log = await world.queue(), await world.log()
     worker = await world.worker(much)
     await ended(queue, await queue.start_task(ACCOUNT, SESSION, None))
-    async with asyncio.timeout(WAIT_S):
-        while len(worker):
-            await asyncio.sleep(0.01)
+    await idle(worker)
     found = await turn(world)
     assert sum(len(frame["event"]["data"]) for frame in found["events"]) < 4_800_000
     rest = await log.page(
@@ -123,8 +128,9 @@ async def test_a_task_that_began_while_the_log_was_away(
 ) -> None:
     """Its session_created is not in the log; the turn begins where the log says that it was away."""
     queue, log = await world.queue(), await world.log()
-    await world.worker(two_steps)
+    worker = await world.worker(two_steps)
     await ended(queue, await queue.start_task(ACCOUNT, SESSION, "before"))
+    await idle(worker)
     append = EventLog.append
 
     async def without_first(self: EventLog, session: str, type: str, data: Any, **more: Any) -> Any:
@@ -137,9 +143,8 @@ async def test_a_task_that_began_while_the_log_was_away(
     monkeypatch.setattr(EventLog, "append", without_first)
     task_id = await queue.start_task(ACCOUNT, SESSION, "after")
     await ended(queue, task_id)
-    async with asyncio.timeout(WAIT_S):
-        while [kind for kind, _ in await events(log)].count("task_result") < 2:
-            await asyncio.sleep(0.01)
+    await idle(worker)
+    assert [kind for kind, _ in await events(log)].count("task_result") == 2
     found = await turn(world)
     assert kinds(found) == ["unlogged", "step", "step", "task_result"]
     assert (found["taskId"], found["truncated"]) == (task_id, True)
