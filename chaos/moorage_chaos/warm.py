@@ -112,28 +112,42 @@ class Parent:
         env = {str(key): str(value) for key, value in request["env"].items()}
         log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         mother = os.getpid()
+        bound_read, bound_write = os.pipe()
         t = time.monotonic_ns()
         pid = os.fork()
         if pid == 0:
-            self._become(request, argv, env, log, mother)
+            os.close(bound_read)
+            self._become(request, argv, env, log, mother, bound_write)
         os.close(log)
+        os.close(bound_write)
         self._children.add(pid)
+        # Before anybody knows its pid, its life is bound to ours: one that is stopped earlier would outlive us.
+        os.read(bound_read, 1)
+        os.close(bound_read)
         return {"pid": pid, "start": start_time(pid), "t": t}
 
     def _become(
-        self, request: dict[str, Any], argv: list[str], env: dict[str, str], log: int, mother: int
+        self,
+        request: dict[str, Any],
+        argv: list[str],
+        env: dict[str, str],
+        log: int,
+        mother: int,
+        bound: int,
     ) -> NoReturn:
-        """In the child: a session, descriptors, environment of its own; then the program."""
+        """In the child: a session, descriptors, environment of its own; then the program. ``bound`` is closed as
+        soon as the child ends with its mother."""
         code = 1
         try:
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != mother:  # it died in between: nobody would tell us
+                os._exit(1)
+            os.close(bound)
             os.setsid()
             if request.get("netns"):
                 _enter(request["netns"])
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != mother:  # it died in between: nobody would tell us
-                os._exit(1)
             null = os.open(os.devnull, os.O_RDONLY)
             for source, to in ((null, 0), (log, 1), (log, 2)):
                 os.dup2(source, to)

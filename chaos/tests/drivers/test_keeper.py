@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage_chaos.drivers import procfs
+from moorage_chaos.drivers import helper, procfs
 from moorage_chaos.drivers.base import DriverError
 from moorage_chaos.drivers.keeper import Child, Keeper
 
@@ -22,7 +22,8 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 @pytest.fixture
 async def keeper(tmp_path: Path) -> AsyncIterator[Keeper]:
     one = Keeper(["warmed", "not_there_at_all"])
-    await one.start(tmp_path / "warm.log", {**os.environ, "PYTHONPATH": str(HERE)})
+    # A child takes its time, so that what is done to it at once finds it at its first step.
+    await one.start(tmp_path / "warm.log", {**os.environ, "PYTHONPATH": str(HERE), "SLOW_FORK_S": "0.05"})
     yield one
     await one.stop()
 
@@ -102,3 +103,25 @@ async def test_a_parent_that_dies_takes_its_children_along_even_stopped_ones(
                 await asyncio.sleep(0.01)
     with pytest.raises(DriverError):
         await keeper.execute(SLEEP, os.environ, tmp_path / "log")
+
+
+async def test_a_stop_has_an_end_though_something_else_holds_its_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(helper, "STOP_BOUND_S", 0.2)
+    pids: asyncio.Queue[int] = asyncio.Queue()
+    one = helper.Helper("the one", lambda message: pids.put_nowait(message["holder"]))
+    ended = asyncio.Event()
+    one.on_end = ended.set
+    await one.start("holding", (), tmp_path / "log", {**os.environ, "PYTHONPATH": str(HERE)})
+    async with asyncio.timeout(20):
+        holder = await pids.get()
+        try:
+            asked = asyncio.create_task(one.request("anything"))
+            await asyncio.sleep(0)
+            await one.stop()
+            with pytest.raises(DriverError, match="it ended"):
+                await asked
+            assert ended.is_set()
+        finally:
+            os.kill(holder, signal.SIGKILL)

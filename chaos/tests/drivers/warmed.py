@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
+
+os.register_at_fork(after_in_child=lambda: time.sleep(float(os.environ["SLOW_FORK_S"])))
 
 
 def gives(code: object) -> object:
