@@ -22,6 +22,10 @@ from ..conftest import WAIT_S
 ACCOUNT, SESSION = "acc", "session-1"
 SECRET = "tasks-test-secret-" + "s" * 20
 
+REPLY_MS = 5000
+"""[ms] Bound of one reply of Redis. Not the ``redis_timeout_ms`` of the settings, by which workers wait after an
+outage: that is short here, and a machine that stands still for as long is to be no outage."""
+
 
 class World:
     """``redis_url`` and ``state_url`` None: in memory. Close it with :meth:`close`."""
@@ -44,10 +48,10 @@ class World:
                 self.memory_log = EventLog(None, self.settings)
                 self._open.append(self.memory_log.stop)
             return self.memory_log
-        backplane = Backplane(url, name="test", timeout_ms=500)
+        backplane = Backplane(url, name="test", timeout_ms=REPLY_MS)
         log = EventLog(backplane, self.settings)
         await log.start()
-        assert await backplane.start()
+        assert await backplane.start(WAIT_S)
         self._open += [backplane.stop, log.stop]
         return log
 
@@ -56,7 +60,7 @@ class World:
         if self.memory is not None or url is None:
             assert self.memory is not None
             return self.memory
-        store = RedisTasks(url, name="test", timeout_ms=self.settings.redis_timeout_ms)
+        store = RedisTasks(url, name="test", timeout_ms=REPLY_MS)
         self._open.append(store.stop)
         return store
 
