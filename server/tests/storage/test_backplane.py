@@ -20,7 +20,7 @@ Until = Callable[..., Awaitable[None]]
 
 @pytest_asyncio.fixture
 async def backplane(valkey: Valkey) -> AsyncIterator[Backplane]:
-    backplane = Backplane(valkey.url, name="test", timeout_ms=400, stall_ms=100)
+    backplane = Backplane(valkey.url, name="test", timeout_ms=1500, stall_ms=100)
     assert await backplane.start()
     yield backplane
     await backplane.stop()
@@ -134,7 +134,7 @@ async def test_stalled_is_not_available(backplane: Backplane, valkey: Valkey, un
 
 async def test_a_refused_subscription(valkey: Valkey, until: Until) -> None:
     valkey.client.execute_command("ACL SETUSER me on >p ~* +@all resetchannels &ok")
-    backplane = Backplane(valkey.url.replace("//", "//me:p@"), name="test", timeout_ms=400)
+    backplane = Backplane(valkey.url.replace("//", "//me:p@"), name="test")
     assert await backplane.start()
     got: list[bytes] = []
     with pytest.raises(BackplaneReply, match="NOPERM"):
@@ -156,7 +156,7 @@ async def test_a_refused_subscription(valkey: Valkey, until: Until) -> None:
 
 async def test_not_up_at_the_start(valkey: Valkey, until: Until) -> None:
     valkey.kill()
-    backplane = Backplane(valkey.url, name="test", timeout_ms=400)
+    backplane = Backplane(valkey.url, name="test")
     assert not await backplane.start(0.05)
     assert backplane.generation == 0
     valkey.start()
@@ -175,7 +175,7 @@ async def test_links_of_its_own(backplane: Backplane, valkey: Valkey) -> None:
 
 
 async def test_stop_ends_what_waits(valkey: Valkey, until: Until) -> None:
-    backplane = Backplane(valkey.url, name="test", timeout_ms=400)
+    backplane = Backplane(valkey.url, name="test")
     assert await backplane.start()
     link = backplane.open_link("reader")
     assert await link.wait_up(5)

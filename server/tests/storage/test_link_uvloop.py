@@ -17,14 +17,14 @@ from ..valkey import Valkey
 
 def test_link(valkey: Valkey) -> None:
     async def scenario() -> None:
-        link = Link(valkey.url, name="test", timeout_ms=200)
+        link = Link(valkey.url, name="test", timeout_ms=1000)
         link.start()
         assert await link.wait_up(5)
         assert await asyncio.gather(*(link.command("INCR", "n") for _ in range(1000))) == list(range(1, 1001))
 
         future = link.command("PING")
         await asyncio.sleep(0)
-        time.sleep(0.5)  # noqa: ASYNC251  (a stopped process: its timers are due before Redis is read)
+        time.sleep(1.3)  # noqa: ASYNC251  (a stopped process: its timers are due before Redis is read)
         assert await future == b"PONG"
 
         valkey.freeze()
@@ -40,7 +40,7 @@ def test_link(valkey: Valkey) -> None:
 
 def test_backplane(valkey: Valkey) -> None:
     async def scenario() -> None:
-        backplane = Backplane(valkey.url, name="test", timeout_ms=200)
+        backplane = Backplane(valkey.url, name="test", timeout_ms=1000)
         assert await backplane.start()
         for _ in range(3):
             generation = backplane.generation

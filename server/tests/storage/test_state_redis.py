@@ -13,10 +13,13 @@ from moorage.storage.state_redis import RedisState
 
 from ..valkey import Valkey
 
+TIMEOUT_MS = 1500
+"""The bound counts while this process stands still, so it is long beside what a busy machine does."""
+
 
 @pytest.fixture
 async def state(valkey: Valkey) -> AsyncIterator[RedisState]:
-    made = RedisState(valkey.url, name="test", timeout_ms=500)
+    made = RedisState(valkey.url, name="test", timeout_ms=TIMEOUT_MS)
     yield made
     await made.stop()
 
@@ -67,8 +70,8 @@ async def test_a_frozen_redis_is_unknown_within_the_bound(state: RedisState, val
     start = time.monotonic()
     with pytest.raises(BackplaneUnknown):
         await state.add_message("a", session.id, "x", "l")
-    # Four times the bound of 500 ms: a machine may be slow, but nothing may hang.
-    assert time.monotonic() - start < 2
+    # Four times the bound: a machine may be slow, but nothing may hang.
+    assert time.monotonic() - start < 4 * TIMEOUT_MS / 1000
     valkey.thaw()
     again = await state.add_message("a", session.id, "x", "l")
     assert again is not None

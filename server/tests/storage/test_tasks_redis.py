@@ -22,7 +22,7 @@ LONG_MS = 600_000
 
 @pytest.fixture
 async def store(valkey: Valkey) -> AsyncIterator[RedisTasks]:
-    made = RedisTasks(valkey.url, name="test", timeout_ms=500)
+    made = RedisTasks(valkey.url, name="test", timeout_ms=1500)
     yield made
     await made.stop()
 
