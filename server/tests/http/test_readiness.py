@@ -13,6 +13,7 @@ from moorage.http import peers as module
 from moorage.http.peers import Peers
 from moorage.http.readiness import Observations, Readiness, decide
 
+from ..conftest import WAIT_S
 from .conftest import World
 
 GOOD = Observations(ready_once=True, draining=False, loop_stalled=False, redis="ok", reader_deaf=False)
@@ -140,6 +141,8 @@ async def test_what_a_peer_says(
     body: bytes | None, reached: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CACHE_S", 600.0)
+    if body is not None:
+        monkeypatch.setattr(module, "ASK_TIMEOUT_S", WAIT_S)
     async with Peer(body) as peer:
         peers = Peers("127.0.0.1", peer.port)
         answers = await asyncio.gather(*(peers.reach_redis() for _ in range(5)))
@@ -151,6 +154,7 @@ async def test_what_a_peer_says(
 
 async def test_after_the_cache_they_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CACHE_S", 0.0)
+    monkeypatch.setattr(module, "ASK_TIMEOUT_S", WAIT_S)
     async with Peer(b'{"checks":{"redis":"down"}}') as peer:
         peers = Peers("127.0.0.1", peer.port)
         assert await peers.reach_redis() is False
@@ -166,6 +170,7 @@ async def test_nobody_there() -> None:
 
 
 async def test_one_that_answers_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ASK_TIMEOUT_S", WAIT_S)
     async with Peer(b'{"checks":{"redis":"ok"}}') as peer:
 
         async def resolve(host: str, port: int, **options: Any) -> list[Any]:
