@@ -45,7 +45,7 @@ class Replica:
         self._waiting: dict[int, str] = {}
         self.registry = Registry(name)
         self.serving = Serving(self._send_event, lambda sid, ack: None)
-        self.backplane = Backplane(url, name=name, timeout_ms=500, stall_ms=200)
+        self.backplane = Backplane(url, name=name)
         self.membership = Membership(self.settings, self.backplane)
         self.remote = Remote(self.membership, self.serving, self.settings.recovery_window_ms / 1000)
         self.calls = Calls(self.settings, self.registry, Here(self.serving), self.remote)
