@@ -215,9 +215,9 @@ async def test_a_log_cannot_be_read_until_it_can(valkey: Valkey, until: Until) -
 async def test_a_reader_is_asked_to_come_again(
     valkey: Valkey, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("moorage.events.replay.START_BOUND_S", 0.1)
     async with running(valkey.url) as log:
         placed = await watch(log, "placed")
+        monkeypatch.setattr("moorage.events.replay.START_BOUND_S", 0.1)
         valkey.kill()
         await until(lambda: not log._backplane._commands.up)  # type: ignore[union-attr]
         assert (await watch(log, "s")).code == 1013

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
+from unittest.mock import Mock
 
 import orjson
 
 from moorage.events.frames import PING, Frame, Resume
 from moorage.events.log import EventLog
-from moorage.events.readers.base import ROOM_BYTES, Limits
+from moorage.events.readers.base import ROOM_BYTES, TICKS, Limits
 from moorage.events.readers.socketio import SocketIoReader
 from moorage.events.readers.sse import SseReader
 from moorage.events.readers.websocket import WebSocketReader
@@ -42,6 +43,19 @@ class Wire:
         self.code = code
 
 
+class Clock:
+    """A loop's time by hand: when this process stands still, nobody was silent."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Any:
+        return Mock()
+
+
 async def test_pings_until_it_ends(until: Until) -> None:
     reader = Watcher("s", limits=FAST)
     await until(lambda: len(reader.of("ping")) >= 3)
@@ -57,6 +71,9 @@ async def test_a_silent_client_is_ended_and_a_speaking_one_is_not(until: Until) 
     await until(lambda: one.ended)
     assert silent.code == 1011
     other = WebSocketReader("s", Limits(ping_s=0.2), speaking, lambda q, a: None)
+    other._timer.cancel()
+    other._loop = clock = Clock()  # type: ignore[assignment]
+    other.heard()
     write = speaking.write
 
     def answered(data: bytes) -> None:
@@ -64,7 +81,10 @@ async def test_a_silent_client_is_ended_and_a_speaking_one_is_not(until: Until) 
         other.take_text(b'{"type":"pong"}')
 
     other._send = answered
-    await until(lambda: len(speaking.written) >= 5)  # two more than silence would allow
+    for _ in range(5 * TICKS):
+        clock.now += 0.2 / TICKS
+        other._tick()
+    assert len(speaking.written) == 5  # two more than silence would allow
     assert not other.ended
     other.end(None)
 

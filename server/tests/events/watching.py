@@ -69,7 +69,7 @@ async def watch(
 
 @contextlib.asynccontextmanager
 async def running(
-    url: str | None, name: str = "a", *, readers: bool = True, timeout_ms: int = 400, **settings: Any
+    url: str | None, name: str = "a", *, readers: bool = True, timeout_ms: int = 2000, **settings: Any
 ) -> AsyncIterator[EventLog]:
     """A log with a backplane of its own, as a replica or (``readers=False``) a worker has it."""
     loaded = load(redis_url=url, secret_key=KEY, replica_id=name, **settings)
