@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage_chaos.drivers.base import Setup
@@ -41,7 +41,6 @@ def test_settings_of_the_operator_become_fields_and_others_environment() -> None
     assert "service" not in full
 
 
-@settings(deadline=None)
 @given(
     st.integers(0, 9),
     st.integers(0, 9),

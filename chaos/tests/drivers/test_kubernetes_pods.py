@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage_chaos.drivers.kubernetes_pods import Fleet, replica_id
@@ -154,7 +154,6 @@ def test_what_a_list_lacks_is_gone(fleet: Fleet) -> None:
     assert [place.state for place in fleet.places] == ["dead", "ready"]
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from("123456"), st.sampled_from(["run", "ready", "go", "gone"])), max_size=40

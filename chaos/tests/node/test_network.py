@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage_chaos.node import network
@@ -28,7 +28,6 @@ def listing_after(script: str) -> str:
     return "\n".join([*shown, *chains, *rules])
 
 
-@settings(deadline=None)
 @given(
     SIDES,
     st.integers(1, 65535),
@@ -105,7 +104,6 @@ def test_conntrack_counts_by_who_answers() -> None:
     assert network.tracked(text, "10.244.9.9", 3005) == {}
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_any_text_of_conntrack_is_read(text: str) -> None:
     network.tracked(text, "10.0.0.1", 3005)
