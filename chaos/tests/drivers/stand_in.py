@@ -51,8 +51,14 @@ class StandIn:
 
     async def drain(self) -> None:
         self.draining = True
-        await asyncio.sleep(float(os.environ.get("STAND_IN_DRAIN_S", "0")))
+        while not self.drained():
+            await asyncio.sleep(0.01)
         self.done.set()
+
+    def drained(self) -> bool:
+        """The file that it waits for, if any, is there."""
+        until = os.environ.get("STAND_IN_DRAIN_UNTIL")
+        return until is None or os.path.exists(until)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
