@@ -58,6 +58,9 @@ async def test_it_counts_events_and_times_those_it_is_told_to() -> None:
     seen: list[str] = []
     async with says(script, seen) as port:
         reader = await follow(port, "token", "s", "0-0")
+        async with asyncio.timeout(5):
+            while reader.events < 1:  # what comes after ws_ready may come later
+                await asyncio.sleep(0.001)
         reader.measuring = True
         go.set()
         assert await settled(reader)
