@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
+
 from moorage_chaos import pressure
 from moorage_chaos.children import child
 
@@ -64,7 +66,20 @@ class Redis:
         return Pipeline(self)
 
 
-def test_pressure_never_runs_ahead_of_its_rate() -> None:
+class Clock:
+    """Stands in for ``time``: each sleep takes longer than it was asked for."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += 1.5 * seconds
+
+
+def test_pressure_never_runs_ahead_of_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pressure, "time", Clock())
     redis = Redis()
     figures = pressure.press(redis, "s", 1000, 0.1, "room")
     assert 0 < figures["appended"] <= 1000 * figures["seconds"]
