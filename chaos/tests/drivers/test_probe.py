@@ -13,12 +13,14 @@ from moorage_chaos.drivers.probe import get, sums
 
 async def answer(data: bytes, timeout_s: float = 5) -> tuple[int, bytes]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
+        held.append(writer)
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+        except asyncio.IncompleteReadError:  # whoever asked went before
+            return
         writer.write(data)
         if data:
             writer.close()
-        else:
-            held.append(writer)
 
     held: list[asyncio.StreamWriter] = []
     server = await asyncio.start_server(serve, "127.0.0.1", 0)

@@ -17,12 +17,14 @@ from moorage_chaos.drivers import procfs
 from moorage_chaos.faults import journal as journal_module
 from moorage_chaos.faults.journal import FileJournal, journal_folder, read, recover
 
+TAG = f"test-{os.urandom(6).hex()}"
+"""Of this run alone: what else runs on the machine must not be ended."""
 SLEEP = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"]
 
 
 @pytest.fixture
 def sleeper() -> subprocess.Popen[bytes]:
-    with subprocess.Popen(SLEEP, stdout=subprocess.PIPE, env={**os.environ, procfs.TAG: "t1"}) as process:
+    with subprocess.Popen(SLEEP, stdout=subprocess.PIPE, env={**os.environ, procfs.TAG: TAG}) as process:
         assert process.stdout is not None
         process.stdout.readline()
         yield process
@@ -78,7 +80,7 @@ def test_recover_wakes_and_ends_what_was_left(tmp_path: Path, sleeper: subproces
     start = procfs.start_time(sleeper.pid)
     path = abandoned(
         tmp_path,
-        {"do": "end", "tag": "t1"},
+        {"do": "end", "tag": TAG},
         {"do": "rmtree", "path": str(ours)},
         {"do": "cont", "pid": sleeper.pid, "start": start},
         torn=b'{"n": 4, "do": "rm',
@@ -96,7 +98,9 @@ def test_another_process_with_that_pid_is_not_touched(
 ) -> None:
     start = procfs.start_time(sleeper.pid)
     assert not procfs.send(sleeper.pid, start + 1, signal.SIGKILL)
-    abandoned(tmp_path, {"do": "cont", "pid": sleeper.pid, "start": start + 1}, {"do": "end", "tag": "t2"})
+    abandoned(
+        tmp_path, {"do": "cont", "pid": sleeper.pid, "start": start + 1}, {"do": "end", "tag": f"{TAG}-2"}
+    )
     assert recover(tmp_path) == ["no process was left", f"process {sleeper.pid} is gone"]
     assert sleeper.poll() is None
 

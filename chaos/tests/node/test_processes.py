@@ -83,9 +83,9 @@ def test_sigkill_is_seen_to_its_end(sleeper: subprocess.Popen[bytes]) -> None:
 
 def test_sigstop_shows_and_sigcont_wakes(sleeper: subprocess.Popen[bytes]) -> None:
     os.close(processes.send(sleeper.pid, signal.SIGSTOP)[1])
-    assert processes.until_state(sleeper.pid, "Tt") == "T"
+    assert processes.until_state(sleeper.pid, "Tt", 10) == "T"
     os.close(processes.send(sleeper.pid, signal.SIGCONT)[1])
-    assert processes.until_state(sleeper.pid, "RSDI") in "RSD"
+    assert processes.until_state(sleeper.pid, "RSDI", 10) in "RSD"
 
 
 def test_a_signal_to_a_process_that_is_gone_is_an_error(sleeper: subprocess.Popen[bytes]) -> None:
@@ -126,4 +126,4 @@ def test_the_end_of_a_session_wakes_what_it_stopped(
     session._signal({"pod": UID, "container": CONTAINER, "number": int(signal.SIGSTOP)})
     assert processes.state(sleeper.pid) == "T"
     session.close()
-    assert processes.until_state(sleeper.pid, "RSDI")
+    assert processes.until_state(sleeper.pid, "RSDI", 10)
