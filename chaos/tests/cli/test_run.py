@@ -20,6 +20,9 @@ from moorage_chaos.scenarios import discover
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
+END_S = 80
+"""Of one run, which takes up to four seconds of a core; a test has two at most, and looks at what they saved."""
+pytestmark = pytest.mark.timeout(180)
 
 
 class Run:
@@ -45,7 +48,7 @@ class Run:
         )
 
     async def end(self) -> int:
-        async with asyncio.timeout(45):
+        async with asyncio.timeout(END_S):
             self.output = (await self.process.communicate())[0].decode()
         assert self.process.returncode is not None
         return self.process.returncode

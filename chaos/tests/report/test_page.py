@@ -156,13 +156,14 @@ async def test_a_link_to_a_row_opens_it(browser: Browser, folder: Path) -> None:
     await page.wait_for_selector("#row-a-row canvas")
 
 
+@pytest.mark.timeout(180)  # of six seconds of work
 async def test_a_crowded_row_is_drawn_from_what_was_kept(browser: Browser, tmp_path: Path) -> None:
     crowded().save(tmp_path / "a-row" / "history.jsonl")
     write(run_of(), tmp_path)
     assert (tmp_path / PAGE).stat().st_size < 2_000_000, "a page that can be sent"
     page = await browser.new_page()
     await page.goto((tmp_path / PAGE).as_uri())
-    await page.wait_for_selector("#row-a-row canvas", timeout=20_000)
+    await page.wait_for_selector("#row-a-row canvas", timeout=60_000)
     drawn = await page.evaluate(
         "JSON.parse(document.getElementById('charts').textContent)['a-row'].calls.scatter"
     )
