@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
@@ -14,7 +15,7 @@ from playwright.async_api import Page, async_playwright
 from moorage.client import sign_in
 
 from ..schema import ROOT
-from .balancer import Balancer
+from .balancer import BACKENDS, Balancer, until
 from .servers import PATH, fronted
 
 CLIENT = ROOT / "chaos" / "peers" / "node" / "node_modules" / "socket.io-client" / "dist" / "socket.io.min.js"
@@ -56,15 +57,19 @@ async def test_what_reaches_the_balancer(front: Balancer, page: Page) -> None:
         wanted = {"path": PATH, "auth": {"token": token}, "transports": [transport], **options}
         return str(await page.evaluate(CONNECT, [url, wanted]))
 
-    async def closed() -> None:
+    async def ended() -> None:
+        """HAProxy counts a request at its end, which comes after its answer."""
         await page.evaluate("socket.disconnect()")
+        what = "no connection left"
+        await asyncio.to_thread(until, what, lambda: not any(front.sessions(name) for name in BACKENDS))
 
     assert await connect("websocket", **header) == "websocket"
-    await closed()
+    await ended()
+    assert front.requests("by_subject") == 0, "a header is never sent on a WebSocket"
     refused = await connect("websocket", protocols=["moorage.v1", f"bearer.{token}"])
     assert refused == "refused: websocket error", "the server selects none of the subprotocols"
-    # Of a WebSocket whose subprotocol is refused the balancer has seen the subject; a header is never sent on one.
-    assert front.requests("by_subject") == 1
+    await ended()
+    assert front.requests("by_subject") == 1, "the balancer has seen the subject before it was refused"
     assert await connect("polling", **header) == "polling"
+    await ended()
     assert front.requests("by_subject") > 3
-    await closed()
