@@ -57,7 +57,10 @@ def test_spec_autoscaling_raises_the_replicas_and_takes_its_time_to_lower_them(
     one.cluster.until("the HPA wrote", lambda: wanted(one) == 4, HPA_SECONDS)
     body = one.ready()
     assert (body["status"]["replicas"], body["status"]["readyReplicas"]) == (4, 4)
-    assert condition(one, "ScalingLimited")["reason"] == "TooManyReplicas"
+    # The HPA's status is a write of its own, after that of the replicas.
+    one.cluster.until(
+        "limited", lambda: condition(one, "ScalingLimited").get("reason") == "TooManyReplicas", HPA_SECONDS
+    )
     assert writers_of_replicas(one) == {"kube-controller-manager"}
     metric.set(20)
     one.cluster.until(

@@ -17,8 +17,11 @@ from .world import Cluster, One, Operator
 COUNT = itertools.count(1)
 FAULT_SECONDS = 8.0
 """[s] How long a fault is held, to see how often the operator asks meanwhile."""
-CALM = 40
-"""[requests in FAULT_SECONDS] A hot loop makes thousands; backoff makes a handful per object and watch."""
+CALM = 120
+"""[requests in FAULT_SECONDS] A hot loop makes thousands; backoff makes a handful per object and watch. Watches that
+began anew make some more for each kind: list, watch, and one list or two after the gap."""
+HEALED_SECONDS = 60
+"""[s] Until it is repaired after a fault: the backoff has doubled meanwhile."""
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +66,7 @@ def test_refused_writes_are_tried_again_without_a_storm(
     finally:
         proxy.refuse_writes = None
     assert 1 <= asked <= CALM
-    one.cluster.until("repaired", lambda: one.child("service"), 30)
+    one.cluster.until("repaired", lambda: one.child("service"), HEALED_SECONDS)
     one.ready()
 
 
@@ -76,7 +79,7 @@ def test_refused_reads_too(behind: tuple[Proxy, Cluster], one: One) -> None:
     finally:
         proxy.refuse_reads = proxy.refuse_writes = None
     assert asked <= CALM
-    one.cluster.until("repaired", lambda: one.child("service"), 30)
+    one.cluster.until("repaired", lambda: one.child("service"), HEALED_SECONDS)
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["dropped", "410"])
@@ -89,7 +92,9 @@ def test_lost_watches_miss_nothing(behind: tuple[Proxy, Cluster], one: One, gone
         one.cluster.kubectl("delete", "service", one.name, f"{one.name}-peers")
     finally:
         proxy.delay_seconds = 0.0
-    one.cluster.until("repaired", lambda: one.child("service") and one.child("service", "-peers"), 30)
+    one.cluster.until(
+        "repaired", lambda: one.child("service") and one.child("service", "-peers"), HEALED_SECONDS
+    )
     one.ready()
     assert held(proxy) <= CALM
 
