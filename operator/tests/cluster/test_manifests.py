@@ -68,7 +68,7 @@ def test_redis_takes_nobody_in_but_server_and_worker(chat: One) -> None:
     done = chat.cluster.kubectl("exec", "stranger", "--", "python3", "-c", probe, check=False)
     assert "reached" not in done.stdout
     assert "imed out" in done.stderr or "refused" in done.stderr, done.stderr
-    clients = "import urllib.request as u; print(u.urlopen('http://chat.realtime.svc:3000/health', timeout=5).status)"
+    clients = "import urllib.request as u; print(u.urlopen('http://chat.realtime.svc:3000/health', timeout=20).status)"
     assert "200" in chat.cluster.kubectl("exec", "stranger", "--", "python3", "-c", clients).stdout
 
 
@@ -161,7 +161,7 @@ def test_a_web_client_calls_a_daemon_through_the_service_while_a_pod_is_deleted(
 
 
 def connections(chat: One, pod: str) -> int:
-    ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9090/metrics', timeout=5).read().decode())"
+    ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9090/metrics', timeout=20).read().decode())"
     return total(
         chat.cluster.kubectl("exec", pod, "--", "python3", "-c", ask).stdout, "websocket_connections"
     )

@@ -5,10 +5,12 @@ import json
 import os
 import sys
 
-from moorage.client import sign_in
+from moorage.client import Unreachable, sign_in
 from moorage.client.socket import Socket
 
 CONNECTIONS = 4
+REACHED_SECONDS = 30.0
+"""[s] A node opens a Service's new port at its own pace."""
 
 
 async def replica(url: str, token: str) -> str | None:
@@ -20,10 +22,19 @@ async def replica(url: str, token: str) -> str | None:
         await socket.close()
 
 
+async def signed_in(url: str, seed: str) -> str:
+    async with asyncio.timeout(REACHED_SECONDS):
+        while True:
+            try:
+                return await sign_in(url, bytes.fromhex(seed))
+            except Unreachable:
+                await asyncio.sleep(0.2)
+
+
 async def main(url: str, seeds: list[str]) -> None:
     homes = {}
     for seed in seeds or [os.urandom(32).hex() for _ in range(16)]:
-        token = await sign_in(url, bytes.fromhex(seed))
+        token = await signed_in(url, seed)
         homes[seed] = [await replica(url, token) for _ in range(CONNECTIONS)]
     sys.stdout.write(json.dumps(homes) + "\n")
 
