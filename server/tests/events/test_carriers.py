@@ -298,8 +298,12 @@ def said_of_slow(at: Running, caplog: pytest.LogCaptureFixture, session_id: str,
     )
 
 
-async def test_a_reader_that_does_not_read_is_cut_with_a_reason(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_reader_that_does_not_read_is_cut_with_a_reason(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     caplog.set_level("INFO", "moorage")
+    # It has some megabytes to read before it comes to the reason.
+    monkeypatch.setattr("moorage.sockets.websocket.CLOSE_WAIT_S", 20.0)
     async with replica(None, reader_max_buffer_bytes=262_144) as at:
         session_id = await new_session(at)
         async with stream(at, session_id, max_queue=1, max_size=None) as slow, stream(at, session_id) as fine:
