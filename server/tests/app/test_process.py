@@ -68,7 +68,8 @@ async def test_without_redis_it_lives_is_not_ready_and_a_signal_ends_it_at_once(
 
 
 async def test_the_connect_line_appears_at_any_level_and_a_second_signal_changes_nothing() -> None:
-    async with process(MOORAGE_LOG_LEVEL="error") as replica:
+    # The window is long: the client ends the drain, not a moment that may be over before the second signal.
+    async with process(MOORAGE_LOG_LEVEL="error", MOORAGE_DRAIN_MS="40000") as replica:
         assert (await replica.get("/ready")).status_code == 200
         client = socketio.AsyncClient(reconnection=False)
         token = Tokens(load(secret_key=KEY)).issue("acc")
@@ -81,8 +82,10 @@ async def test_the_connect_line_appears_at_any_level_and_a_second_signal_changes
         replica.process.send_signal(signal.SIGTERM)
         await asyncio.wait_for(draining.wait(), 10)
         replica.process.send_signal(signal.SIGTERM)
-        code, text = await replica.end()
+        assert (await replica.get("/ready")).status_code == 503
+        assert client.connected
         await client.shutdown()
+        code, text = await replica.end()
         assert code == 0, text
         line = f"socket connected account=acc scope=user-scoped socket.id={sid}"
         assert [text.count(line), text.count(token)] == [1, 0]

@@ -153,6 +153,9 @@ async def test_registrations_come_back_with_the_socket(places: list[Running], un
         await daemon.send("rpc-register", {"method": "m", "resumable": True})
         await daemon.send("app-state", {"state": "background"})
         await until(lambda: len(daemon.of("rpc-registered")) == 1)
+        here = first.replica.clients.get(daemon.sid)
+        assert here is not None
+        await until(lambda: here.app_state == "background")
         await daemon.cut()
         await daemon.connect(second.url)
         assert daemon.recovered
@@ -243,13 +246,14 @@ async def test_recovered_after_its_only_replica_was_started_anew(valkey: Valkey,
 
 async def test_a_trimmed_offset_gives_a_new_socket(pair: list[Running], valkey: Valkey, until: Until) -> None:
     first, second = pair
-    async with client(first) as raw:
+    async with client(first) as raw, client(second) as other:
         await raw.cut()
         await raw.connect(second.url)
         await update(first, 1)
         await until(lambda: numbers(raw) == [1])
         await raw.cut()
         await update(first, 2)
+        await until(lambda: numbers(other) == [1, 2])  # the second replica has it behind it
         valkey.client.xtrim("socket.io", 1, approximate=False)
         await raw.connect(second.url)
         assert not raw.recovered

@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from ..cluster.test_manager_node_peer import Peer
 from ..cluster.test_manager_node_peer import pytestmark as needs_node
+from ..conftest import WAIT_S
 from ..valkey import Valkey
 from .raw import Raw
 from .running import Running, running
@@ -28,7 +29,8 @@ async def mixed(valkey: Valkey, until: Until) -> AsyncIterator[tuple[Peer, Runni
         while not peer.got:
             ours.replica.manager.emit_now("warm", [], ["all"])
             await asyncio.sleep(0.02)
-        await asyncio.sleep(0.05)
+        ours.replica.manager.emit_now("warm", ["the last"], ["all"])
+        await until(lambda: peer.got[-1][:2] == ["warm", "the last"])  # and an offset
         peer.got.clear()
         yield peer, ours
         await peer.stop()
@@ -67,7 +69,10 @@ async def test_a_client_of_node_recovers_over_our_markers(mixed: tuple[Peer, Run
         await other.cut()
         await other.connect()
         await ours.replica.server.emit("two", {"n": 2}, to="all")
-        await asyncio.sleep(0.1)  # Node must have seen the loss to keep the session
+        # Node must have seen the loss to keep the session
+        async with asyncio.timeout(WAIT_S):
+            while raw.sid in [socket["id"] for socket in await peer.do("fetch", rooms=["all"])]:
+                await asyncio.sleep(0.01)
         await raw.connect()
         assert raw.recovered
         await ours.replica.server.emit("three", {"n": 3}, to="all")
