@@ -149,7 +149,11 @@ def test_a_hundred_thousand_points_become_few_enough_to_draw() -> None:
     assert (30.0, 5000.0, UNTYPED) in kept
 
 
-@given(st.lists(st.tuples(st.floats(0, 10), st.sampled_from([1, -1])), max_size=200))
+SECONDS = st.integers(0, 100_000).map(lambda n: n / 10_000)
+"""As a timeline has them, to 0.1 ms: a row whose only moment is 5e-324 s after its begin cannot be cut into columns."""
+
+
+@given(st.lists(st.tuples(SECONDS, st.sampled_from([1, -1])), max_size=200))
 def test_a_thinned_staircase_keeps_its_lowest_highest_and_last_level(
     changes: list[tuple[float, int]],
 ) -> None:
