@@ -95,6 +95,11 @@ class Raw:
         if not answered.done():
             answered.set_exception(ConnectionError("closed before CONNECT was answered"))
 
+    @property
+    def is_open(self) -> bool:
+        """Connected, as far as it knows."""
+        return self._reader is not None and not self._reader.done()
+
     async def send(self, event: str, *args: Any, ack: int | None = None) -> None:
         head = "42" if self.namespace == "/" else f"42{self.namespace},"
         await self.ws.send_str(f"{head}{'' if ack is None else ack}{json.dumps([event, *args])}")

@@ -285,6 +285,7 @@ async def test_two_who_come_back_as_one(places: list[Running], until: Until) -> 
             twin.pid, twin.offset = raw.pid, raw.offset
         await asyncio.gather(*(twin.connect() for twin in twins), return_exceptions=True)
         # one of them is left with the socket, and only that one is told what comes
+        await until(lambda: sum(twin.is_open for twin in twins) == 1)
         await update(first, 3)
         await until(lambda: sum(3 in numbers(twin) for twin in twins) == 1)
         assert all(numbers(twin) in ([], [2], [2, 3]) for twin in twins if twin.recovered)
