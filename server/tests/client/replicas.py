@@ -18,6 +18,8 @@ import socketio
 import uvicorn
 from socketio import packet
 
+from moorage.client import Connection
+
 BOUND_S = 10.0
 
 
@@ -250,6 +252,22 @@ class Front:
         for pair in list(self._pairs):
             for writer in pair:
                 writer.transport.abort()
+
+    async def cut_off(self, *connections: Connection) -> None:
+        """Cut, and wait until each of these has noticed: one that has not yet passes for connected.
+
+        Looks at its state now and then may come too late: it can be back within milliseconds.
+        """
+        noticed: set[Connection] = set()
+        for connection in connections:
+
+            def changed(state: str, connection: Connection = connection) -> None:
+                if state == "disconnected":
+                    noticed.add(connection)
+
+            connection.on_state(changed)
+        self.cut()
+        await until(lambda: len(noticed) == len(connections))
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1

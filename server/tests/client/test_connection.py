@@ -169,14 +169,17 @@ async def test_a_handshake_without_an_answer_is_given_up(front: Front) -> None:
     ],
 )
 async def test_a_server_that_speaks_something_else_is_unreachable(reply: bytes) -> None:
-    attempts = 0
+    attempts = answered = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal attempts
+        nonlocal attempts, answered
         attempts += 1
-        await reader.read(1024)
-        writer.write(reply)
-        writer.close()
+        try:
+            await reader.read(1024)
+            writer.write(reply)
+        finally:
+            writer.close()
+            answered += 1
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     connection = Connection(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "good")
@@ -185,11 +188,12 @@ async def test_a_server_that_speaks_something_else_is_unreachable(reply: bytes) 
     assert isinstance(connection.cause, Unreachable)
     await connection.stop()
     server.close()
+    await until(lambda: answered == attempts)
 
 
 async def test_a_stop_says_goodbye_and_a_cut_does_not(cluster: Cluster, front: Front) -> None:
     async with Connection(front.url, "good") as connection:
-        front.cut()
+        await front.cut_off(connection)
         await until(lambda: len(cluster.gone) == 1)
         await connection.connected()
     await until(lambda: len(cluster.gone) == 2)

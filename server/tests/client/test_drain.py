@@ -150,12 +150,12 @@ async def test_a_cut_during_the_handover_is_no_problem(
     front.default = "b"
     await cluster.replicas["a"].drain()
     await until(lambda: cluster.replicas["b"].sids)
-    front.cut()
+    await front.cut_off(daemon)
     await until(lambda: not cluster.replicas["a"].sids)
     await daemon.registered()
     async with Caller(front.url, "good") as caller:
         assert await caller.call("gate", 1) == 1
-    assert len(cluster.replicas["b"].sids) <= 1
+    await until(lambda: len(cluster.replicas["b"].sids) <= 1)
 
 
 async def test_nobody_else_there_keeps_the_connection(cluster: Cluster, front: Front, daemon: Daemon) -> None:

@@ -32,8 +32,7 @@ async def test_a_resumable_call_outlives_a_cut(site: Site, token: str, lost: str
             caller.call("slow", 1, timeout=20, request_id=f"r-{lost}", on_target_lost="wait")
         )
         await until(lambda: gate.started)
-        front.cut()
-        await until(lambda: "connected" not in (daemon.state, caller.state) or lost != "both")
+        await front.cut_off(*{"daemon": [daemon], "caller": [caller]}.get(lost, [daemon, caller]))
         await daemon.registered()
         await caller.connected()
         gate.open.set()
@@ -56,7 +55,7 @@ async def test_other_calls_end_with_their_connection(site: Site, token: str) -> 
                 lost = asyncio.create_task(caller.call("slow", 1, timeout=20))
                 ended = asyncio.create_task(bystander.call("slow", 2, timeout=20))
                 await until(lambda: len(gate.started) == 2)
-                front.cut()
+                await front.cut_off(caller, daemon)
                 with pytest.raises(ConnectionLost):
                     await lost
                 with pytest.raises(RpcError) as end:
