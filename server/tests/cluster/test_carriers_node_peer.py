@@ -44,9 +44,10 @@ async def pair(request: pytest.FixtureRequest, valkey: Valkey, until: Until) -> 
     while not peer.got:
         node.manager.emit_now("warm", [], ["all"])
         await asyncio.sleep(0.02)
+    node.manager.emit_now("warm", ["the last"], ["all"])
+    await until(lambda: peer.got[-1] == ["warm", "the last"])
     while await node.manager.requests.node_count() < 2:
         await asyncio.sleep(0.02)
-    await asyncio.sleep(0.05)
     peer.got.clear()
     socket.got.clear()
     yield peer, node, socket

@@ -88,7 +88,8 @@ async def pair(valkey: Valkey, until: Until) -> AsyncIterator[tuple[Peer, Node, 
     while not peer.got:
         node.manager.emit_now("warm", [], ["all"])
         await asyncio.sleep(0.02)
-    await asyncio.sleep(0.05)
+    node.manager.emit_now("warm", ["the last"], ["all"])
+    await until(lambda: peer.got[-1] == ["warm", "the last"])
     peer.got.clear()
     socket.got.clear()
     yield peer, node, socket

@@ -67,7 +67,7 @@ async def test_emit_with_ack(pair: list[Node], sockets: list[FakeSocket], until:
 
 async def test_acks_that_do_not_come(pair: list[Node], sockets: list[FakeSocket], until: Until) -> None:
     here, _ = pair
-    asking = asyncio.ensure_future(here.manager.to("all").timeout(300).emit_with_ack("ask", 1))
+    asking = asyncio.ensure_future(here.manager.to("all").timeout(1500).emit_with_ack("ask", 1))
     await until(lambda: all(socket.asked for socket in sockets))
     await sockets[1].ack("only me")
     acks = await asking
@@ -106,7 +106,7 @@ async def test_remote_sockets(pair: list[Node], sockets: list[FakeSocket], until
     await until(lambda: sockets[1].asked)
     await sockets[1].ack("yes")
     assert await asking == "yes"
-    impatient = (await here.manager.in_("t1").timeout(50).fetch_sockets())[0]
+    impatient = (await here.manager.in_("t1").timeout(1000).fetch_sockets())[0]
     for asked in (impatient, remote.timeout(50), remote.volatile.timeout(50)):
         with pytest.raises(TimeoutError):
             await asked.emit_with_ack("ask")
