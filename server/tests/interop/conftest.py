@@ -43,13 +43,18 @@ class Mixed:
 async def warm(peers: list[NodePeer], node: Node, clients: list[str]) -> None:
     """Until the clients of the Node peers hear ``node``.
 
-    Node takes the end of the stream anew with each read until it has read something, so first entries are lost.
+    Node takes the end of the stream anew with each read until it has read something, so first entries are lost. All
+    of these have come when this returns: what comes after the last one is of the test.
     """
+    received = [peer.got[client] for peer, client in zip(peers, clients, strict=True)]
+    heard = [len(got) for got in received]
     async with asyncio.timeout(20):
-        while not all(peer.got[client] for peer, client in zip(peers, clients, strict=True)):
+        while not all(len(got) > before for got, before in zip(received, heard, strict=True)):
             node.manager.emit_now("warm", [], ["all"])
             await asyncio.sleep(0.02)
-    await asyncio.sleep(0.05)
+        node.manager.emit_now("warm", ["the last"], ["all"])
+        while not all(got[-1] == ["warm", "the last"] for got in received):
+            await asyncio.sleep(0.005)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -69,6 +74,9 @@ async def mixed() -> AsyncIterator[Mixed]:
             while valkey.client.pubsub_numsub("socket.io#/#")[0][1] != 4:
                 await asyncio.sleep(0.02)
         await warm(cluster.nodes, cluster.ours[0], ["n0", "n1"])
+        async with asyncio.timeout(20):
+            while cluster.sockets[1].got[-1:] != [["warm", "the last"]]:
+                await asyncio.sleep(0.005)
         yield cluster
     finally:
         for node in cluster.ours:

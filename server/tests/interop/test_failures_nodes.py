@@ -122,7 +122,7 @@ async def test_failure_22_somebody_who_only_listens(
     spy.subscribe(PUBLIC)
     await until(lambda: nodes(valkey) == 3)
     try:
-        found, complete = await node.manager.requests.fetch_sockets(["all"], timeout_ms=300)
+        found, complete = await node.manager.requests.fetch_sockets(["all"], timeout_ms=2000)
     finally:
         spy.close()
     assert ([socket.id for socket in found], complete) == ([sid], False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -59,6 +60,8 @@ async def test_failure_14_a_redis_without_pub_sub(valkey: Valkey, until: Until) 
         sockets = [await node.client(f"p{i}", "all") for i, node in enumerate(nodes)]
         nodes[0].manager.emit_now("e", [1], ["all"])
         await until(lambda: all(socket.got == [["e", 1]] for socket in sockets))
+        while await nodes[0].manager.requests.node_count() < 2:  # by heartbeats here
+            await asyncio.sleep(0.005)
         found, complete = await nodes[0].manager.requests.fetch_sockets(["all"])
         assert ({socket.id for socket in found}, complete) == ({"p0", "p1"}, True)
     finally:
