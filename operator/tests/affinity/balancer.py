@@ -18,8 +18,9 @@ from ..schema import ROOT
 
 CONFIGURATION = ROOT / "kustomize" / "components" / "user-affinity" / "haproxy.cfg"
 HOW = "no HAProxy: apt-get install -y --no-install-recommends haproxy"
-BOUND_S = 20.0
-"""[s] Of a wait for something that takes a second: a check every second, a look at the name server too."""
+BOUND_S = 60.0
+"""[s] Of a wait for something that takes a second (a check every second, a look at the name server too), or a few (a
+replica starts). A busy machine may need many times that."""
 BACKENDS = ("by_subject", "by_load")
 
 

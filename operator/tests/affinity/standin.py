@@ -55,7 +55,7 @@ class Replica:
     def _answer(self, request: BaseHTTPRequestHandler) -> None:
         if request.path == "/hold":
             self.held += 1
-            self.release.wait(30)
+            self.release.wait(90)
         ok = self.ready or request.path != "/ready"
         body = self.address.encode()
         request.send_response(200 if ok else 503)

@@ -18,6 +18,8 @@ from ..schema import ROOT
 from .balancer import BACKENDS, Balancer, until
 from .servers import PATH, fronted
 
+pytestmark = pytest.mark.timeout(180)
+"""[s] More than one wait may last."""
 CLIENT = ROOT / "chaos" / "peers" / "node" / "node_modules" / "socket.io-client" / "dist" / "socket.io.min.js"
 CONNECT = """([url, options]) => new Promise((resolve) => {
   window.socket = io(url, {...options, forceNew: true, reconnection: false});

@@ -20,6 +20,9 @@ from moorage.client.socket import Socket
 from .balancer import BOUND_S, Balancer
 from .servers import fronted
 
+pytestmark = pytest.mark.timeout(180)
+"""[s] More than one wait may last."""
+
 
 @dataclass
 class World:

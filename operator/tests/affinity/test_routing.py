@@ -19,6 +19,8 @@ from .balancer import CONFIGURATION, Balancer, balancer, listens, program, until
 from .names import Names
 from .standin import Replica, some
 
+pytestmark = pytest.mark.timeout(180)
+"""[s] More than one wait may last."""
 KEY = "nobody verifies this in front of a replica"
 REPLICAS = 3
 SUBJECTS = [f"user-{number}" for number in range(300)]
