@@ -192,7 +192,7 @@ class MemoryTasks:
         holds = []
         for task_id, attempt in held:
             task = self._held(task_id, attempt)
-            if task is not None:
+            if task is not None and task.holder is not None:  # one that waits in the queue stays for anybody
                 task.holder, task.heard_ms = worker, now
             holds.append(self._miss(task_id) if task is None else Hold.KEPT)
         return holds

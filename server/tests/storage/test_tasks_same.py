@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from moorage.storage.tasks import Record, Tasks, Ticket
@@ -105,6 +105,13 @@ def comparable(record: Record | None) -> Any:
 
 
 @given(st.lists(steps, max_size=40))
+@example([("add", TASKS[0], "s"), ("beat", "w1", TASKS[0], 0), ("take", "w1", LONG_MS)])
+@example(
+    [
+        *(("add", TASKS[0], "s"), ("take", "w1", LONG_MS), ("begin", "w1", 0), ("release", TASKS[0], 1)),
+        *(("beat", "w1", TASKS[0], 1), ("take", "w2", LONG_MS)),
+    ]
+)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_both_say_the_same(valkey: Valkey, done: list[tuple[Any, ...]]) -> None:
     valkey.client.flushdb()
