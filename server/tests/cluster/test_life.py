@@ -16,6 +16,7 @@ import socketio
 from moorage.cluster import RedisStreamsManager
 from moorage.storage.backplane import Backplane
 
+from ..conftest import WAIT_S
 from ..valkey import Valkey, free_port
 from .nodes import FakeSocket, Node
 
@@ -44,6 +45,12 @@ def entries(valkey: Valkey) -> int:
 
 
 # -- what starts it ------------------------------------------------------------------------------------
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question waits for the start however long a busy machine takes for it: who asks too early asks nobody."""
+    monkeypatch.setattr("moorage.cluster.manager.START_S", WAIT_S)
+
+
 async def test_an_emit_starts_it(fresh: Fresh, start_node: StartNode, until: Until) -> None:
     there = await (await start_node()).client("t")
     for number in range(100):
@@ -64,6 +71,7 @@ async def test_a_stop_right_after_emits_writes_them(valkey: Valkey) -> None:
         assert fresh.manager.writer.dropped == 0
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_question_starts_it(fresh: Fresh, start_node: StartNode) -> None:
     node = await start_node()
     await node.client("t", "room")
@@ -73,6 +81,7 @@ async def test_a_question_starts_it(fresh: Fresh, start_node: StartNode) -> None
     assert found.complete
 
 
+@pytest.mark.usefixtures("patient")
 async def test_other_questions_start_it(valkey: Valkey, start_node: StartNode, until: Until) -> None:
     node = await start_node()
     there = await node.client("t", "room")
