@@ -262,7 +262,7 @@ def test_a_fight_is_given_up_and_told(one: One) -> None:
         one.cluster.kubectl("patch", "service", one.name, "-p", patch)
         return one.condition("ConfigurationWarning").get("reason") == "Contested"
 
-    one.cluster.until("given up", contested, 30)
+    one.cluster.until("given up", contested)
     assert f"Service {one.name}" in one.condition("ConfigurationWarning")["message"]
 
     def repaired() -> bool:

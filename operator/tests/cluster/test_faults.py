@@ -104,6 +104,6 @@ def test_a_slow_api_server_only_takes_longer(behind: tuple[Proxy, Cluster], one:
     proxy.delay_seconds = 2.0
     try:
         one.patch(replicas=0)
-        one.told("Ready", "ScaledToZero", 60)
+        one.told("Ready", "ScaledToZero", 120)
     finally:
         proxy.delay_seconds = 0.0

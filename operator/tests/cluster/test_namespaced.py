@@ -90,11 +90,11 @@ def objects(system: Cluster) -> set[tuple[str, str]]:
 
 def test_an_object_becomes_ready_with_the_role_of_its_namespace_alone(system: Cluster, chat: One) -> None:
     assert chat.body()["status"]["readyReplicas"] == 2
-    system.until("it was this operator", lambda: (WATCHED, "chat") in objects(system), 20)
+    system.until("it was this operator", lambda: (WATCHED, "chat") in objects(system))
     chat.patch(replicas=3, worker={"replicas": 1}, networkPolicy={"enabled": True})
     assert chat.ready()["status"]["readyReplicas"] == 3
     chat.cluster.kubectl("delete", "service", chat.name)
-    chat.cluster.until("repaired", lambda: chat.child("service"), 20)
+    chat.cluster.until("repaired", lambda: chat.child("service"))
     logs = system.kubectl("logs", "deployment/moorage-operator", "--tail=-1").stdout
     assert "orbidden" not in logs, logs
     assert chat.events("RollingOut"), "it may write Events, too"
