@@ -110,18 +110,24 @@ class Valkey:
         return sorted(str(c["name"]) for c in self.client.client_list() if c["name"])
 
 
+_given: set[int] = set()
+
+
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on.
+    """A TCP port of 127.0.0.1 that nobody listens on, another one each time: who was given one may not listen yet.
 
     Below the range that the kernel takes for outgoing connections: a client that tries to reconnect to a port of
     that range may be given the very same port as its own, connect to itself and keep the server from coming back.
     """
     for _ in range(100):
         port = random.randint(10_000, 30_000)
+        if port in _given:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
+            _given.add(port)
             return port
     raise AssertionError("no free port")

@@ -13,7 +13,7 @@ from moorage.client import Caller, Daemon, sign_in
 
 from ..client.replicas import Front
 from ..valkey import Valkey
-from .conftest import STOP_BOUND_S, end, serve, wait_ready
+from .conftest import START_BOUND_S, end, serve, wait_ready
 
 
 class Place:
@@ -52,7 +52,7 @@ async def test_no_call_is_lost(valkey: Valkey, tmp_path: Path) -> None:
             leaving = servers["a"][0]
             leaving.terminate()
             calls: list[asyncio.Task[Any]] = []
-            async with asyncio.timeout(STOP_BOUND_S):
+            async with asyncio.timeout(START_BOUND_S):
                 while leaving.poll() is None:
                     method = f"m{chance.randrange(4)}:work"
                     calls.append(
