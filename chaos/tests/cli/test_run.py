@@ -21,7 +21,7 @@ from moorage_chaos.scenarios import discover
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 END_S = 80
-"""Of one run, which takes up to four seconds of a core; a test has two at most, and looks at what they saved."""
+"""Of one run, which takes up to four seconds of a core; a test has two at most, and a look at their files."""
 pytestmark = pytest.mark.timeout(180)
 
 

@@ -42,7 +42,7 @@ def watch(driver: LocalDriver) -> Seen:
 
 
 def lives(seen: Seen) -> Seen:
-    """Without what the front found: it may find the port of a killed process closed before its parent tells the end."""
+    """Without what the front found: it may find a port closed before the parent of its process tells the end."""
     return [(op, value) for op, value in seen if op != "draining"]
 
 

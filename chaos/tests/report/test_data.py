@@ -150,7 +150,7 @@ def test_a_hundred_thousand_points_become_few_enough_to_draw() -> None:
 
 
 SECONDS = st.integers(0, 100_000).map(lambda n: n / 10_000)
-"""As a timeline has them, to 0.1 ms: a row whose only moment is 5e-324 s after its begin cannot be cut into columns."""
+"""As a timeline has them, to 0.1 ms: what is over 5e-324 s after its begin cannot be cut into columns."""
 
 
 @given(st.lists(st.tuples(SECONDS, st.sampled_from([1, -1])), max_size=200))
