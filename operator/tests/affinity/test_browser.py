@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, async_playwright
 
-from moorage.client import sign_in
-
 from ..schema import ROOT
 from .balancer import BACKENDS, Balancer, until
-from .servers import PATH, fronted
+from .servers import PATH, account, fronted
 
 pytestmark = pytest.mark.timeout(180)
 """[s] More than one wait may last."""
@@ -52,7 +50,7 @@ async def page(front: Balancer) -> AsyncIterator[Page]:
 
 async def test_what_reaches_the_balancer(front: Balancer, page: Page) -> None:
     url = f"http://127.0.0.1:{front.port}"
-    token = await sign_in(url, os.urandom(32))
+    token = await account(url)
     header = {"extraHeaders": {"Authorization": f"Bearer {token}"}}
 
     async def connect(transport: str, **options: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -14,11 +13,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from moorage.client import Caller, Connection, Daemon, EventStream, sign_in
+from moorage.client import Caller, Connection, Daemon, EventStream
 from moorage.client.socket import Socket
 
 from .balancer import BOUND_S, Balancer
-from .servers import fronted
+from .servers import account, fronted
 
 pytestmark = pytest.mark.timeout(180)
 """[s] More than one wait may last."""
@@ -50,11 +49,6 @@ async def until(what: str, probe: Callable[[], object]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def account(world: World) -> str:
-    """A token of a new one."""
-    return await sign_in(world.url, os.urandom(32))
-
-
 async def session(world: World, token: str) -> str:
     async with (
         aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as http,
@@ -66,7 +60,7 @@ async def session(world: World, token: str) -> str:
 
 async def test_all_connections_of_a_user_are_on_one_replica(world: World) -> None:
     """A daemon, a caller, a stream of events by header, and one as a browser opens it, by subprotocol."""
-    token = await account(world)
+    token = await account(world.url)
     stream_id = await session(world, token)
     daemon = Daemon(world.url, token, machine_id="m")
     daemon.add_method("m:add", lambda params: params["a"] + params["b"])
@@ -89,7 +83,7 @@ async def test_a_replica_that_drains_moves_its_own_users_and_nobody_else(world: 
     homes: dict[str, Connection] = {}
     try:
         while len(homes) < len(world.processes):
-            connection = Connection(world.url, await account(world))
+            connection = Connection(world.url, await account(world.url))
             await connection.start()
             await connection.connected(BOUND_S)
             assert connection.replica is not None
@@ -112,7 +106,7 @@ async def test_clients_that_show_no_token_spread_and_reach_each_other(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("moorage.client.keeper.Socket", Bare)
-    token = await account(world)
+    token = await account(world.url)
     # Its request is over for us before it is for HAProxy, which would count it to its replica's connections.
     await until("signed in", lambda: not world.front.sessions("by_load"))
     daemon = Daemon(world.url, token, machine_id="m")
