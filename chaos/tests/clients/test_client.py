@@ -52,10 +52,18 @@ async def test_a_cancelled_run_is_stopped_and_noted(stub: Stub, clients: Clients
     daemon = await clients.daemon(account, "m")
     request = {"method": "m", "params": {"call": 7, "sleepMs": 20_000}, "requestId": "r"}
     await stub.io.emit("rpc-request", request, to=daemon.sid)
-    # Both may come in one read, and a task that has not begun would be cancelled without a word.
-    await clients.until(lambda: bool(clients.history.pairs("run")), 5, "run begun")
     await stub.io.emit("rpc-cancel", {"requestId": "r"}, to=daemon.sid)
     await clients.until(lambda: bool(clients.history.notes("cancelled")), 5, "cancelled")
+    await clients.until(lambda: clients.history.pairs("run")[0].end is not None, 5, "run ended")
+    assert clients.history.pairs("run")[0].result == {"cancelled": True}
+
+
+async def test_a_run_that_is_cancelled_before_its_first_step_has_an_end(
+    stub: Stub, clients: Clients, account: Account
+) -> None:
+    daemon = await clients.daemon(account, "m")
+    daemon._serve({"method": "m", "params": {"sleepMs": 20_000}, "requestId": "r"}, lambda answer: None)
+    daemon._cancelled("r")
     await clients.until(lambda: clients.history.pairs("run")[0].end is not None, 5, "run ended")
     assert clients.history.pairs("run")[0].result == {"cancelled": True}
 
