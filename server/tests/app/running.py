@@ -17,6 +17,9 @@ from moorage.settings import load
 
 KEY = "a key of the tests, long enough to sign"
 
+PATIENT = {"redis_stall_ms": 5000, "redis_timeout_ms": 8000}
+"""A Redis that stands still for a moment, because the machine does, is no outage where none is meant."""
+
 
 class Running:
     """A serving replica."""
@@ -34,7 +37,7 @@ class Running:
 @asynccontextmanager
 async def running(url: str | None, name: str = "r", **settings: Any) -> AsyncIterator[Running]:
     """Start a replica, and stop it without a drain."""
-    loaded = load(redis_url=url, secret_key=KEY, replica_id=name, host="127.0.0.1", **settings)
+    loaded = load(redis_url=url, secret_key=KEY, replica_id=name, host="127.0.0.1", **{**PATIENT, **settings})
     replica = Replica(loaded)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
