@@ -12,7 +12,7 @@ import pytest_asyncio
 import socketio
 import uvicorn
 
-from moorage.cluster import AsyncServer, RedisStreamsManager
+from moorage.cluster import AsyncServer, RedisStreamsManager, loopback
 
 from ..app.raw import Raw
 from ..valkey import Valkey
@@ -20,6 +20,12 @@ from .nodes import Node
 
 Until = Callable[..., Awaitable[None]]
 SECRET = "a key of the tests, long enough to sign"
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that stands still is no slow Redis: what then goes out without an offset comes again by a recovery."""
+    monkeypatch.setattr(loopback, "LATE_S", 2.0)
 
 
 async def later() -> Any:
