@@ -252,7 +252,8 @@ class Live:
             through = order.place(head.epoch, head.last_seq, head.last)
             for reader in list(group.readers):
                 self._begin(group, reader)
-            group.push(through)
+            # What is logged was counted by `ws_ready`: who resumes reads it from the log, or it would come twice.
+            group.push([frame for frame in through if frame.id is None])
             return head.last_seq
         while True:
             at = order.id
