@@ -59,6 +59,7 @@ class Runner:
         )
         self._execution = Execution(store, events, self.attempts, self._questions, handlers, limits)
         self._running: dict[asyncio.Task[None], Attempt | None] = {}
+        self._beginning: set[str] = set()
         self._room = asyncio.Event()
         self._closed = False
         self._reached_at: float | None = None
@@ -128,7 +129,10 @@ class Runner:
             if self._reached_at is None:
                 self._reached_at = time.monotonic()
             for ticket in tickets:
-                if ticket.task_id not in self.attempts:
+                # After a pause of this process its own ticket may come again, stale, before the storage said that it
+                # has begun: run twice, the second would supersede the first.
+                if ticket.task_id not in self.attempts and ticket.task_id not in self._beginning:
+                    self._beginning.add(ticket.task_id)
                     running = asyncio.create_task(self._run(ticket))
                     self._running[running] = None
                     running.add_done_callback(self._ended)
@@ -155,6 +159,8 @@ class Runner:
             )
         except BackplaneError:
             return  # the ticket stays ours until somebody finds it stale
+        finally:
+            self._beginning.discard(ticket.task_id)
         if begun is None:
             return
         attempt = self.attempts.add(begun, sent_at)

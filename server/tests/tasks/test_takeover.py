@@ -45,6 +45,40 @@ async def test_a_dead_workers_task_is_run_again_by_another(world: World) -> None
     ]
 
 
+async def test_a_workers_own_ticket_that_comes_again_while_it_begins_is_not_run_twice(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a pause of the process that is longer than the take-over."""
+    came_again, twice = asyncio.Event(), 0
+    attempts: list[int] = []
+
+    async def work(task: Task, input: Any) -> None:
+        attempts.append(task.attempt)
+
+    queue = await world.queue()
+    task_id = await queue.start_task(ACCOUNT, SESSION, None)
+    worker = await world.worker(work, task_heartbeat_ms=100, task_takeover_ms=300)
+    take, begin = worker._store.take, worker._store.begin
+
+    async def taking(*args: Any) -> Any:
+        nonlocal twice
+        tickets = await take(*args)
+        twice += len(tickets)
+        if twice > 1 and not tickets:
+            came_again.set()  # and the worker has seen the second
+        return tickets
+
+    async def beginning(*args: Any) -> Any:
+        await came_again.wait()
+        return await begin(*args)
+
+    monkeypatch.setattr(worker._store, "take", taking)
+    monkeypatch.setattr(worker._store, "begin", beginning)
+    async with asyncio.timeout(WAIT_S):
+        assert await ended(queue, task_id) == {"status": "done", "attempts": 1, "result": None}
+    assert attempts == [1]
+
+
 async def test_nothing_of_a_superseded_attempt_reaches_the_log(world: World) -> None:
     """As after a SIGSTOP: it did not beat for a while, another has the task, and now it goes on."""
     go_on, said = asyncio.Event(), asyncio.Event()
