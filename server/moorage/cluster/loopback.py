@@ -1,7 +1,8 @@
 """Own events that come back by the stream, so that all nodes deliver in one order and an offset means all before it.
 
 A slow or absent Redis must not delay delivery to the sockets of this process for longer than :data:`LATE_S`: then
-what waits is delivered here, without offsets, and not again when it comes back.
+what waits is delivered here, without offsets, and not again when it comes back. The time in which this process itself
+stood still (a pod at its CPU limit does, for up to 100 ms at a time) says nothing about Redis.
 
 What acts on the sockets of this process at once, as leaving a room does, waits for :meth:`Loopback.settled` first, so
 that it does not overtake what was emitted before it.
@@ -19,6 +20,8 @@ from moorage.storage.backplane import Backplane
 
 LATE_S = 0.1
 """[s] A round trip takes less than a millisecond; after a hundred something is wrong."""
+STOOD_STILL_S = 0.03
+"""[s] A timer that is so late tells that this process stood still: what came back meanwhile is yet to be read."""
 DIRECT_S = 1.0
 """[s] After that, events are delivered here at once for so long, and as long as the writer holds entries back."""
 
@@ -35,6 +38,7 @@ class Loopback:
         self._direct_until = 0.0
         self._running = False
         self._timer: asyncio.TimerHandle | None = None
+        self._look_at = 0.0
 
     def start(self) -> None:
         """What is sent from now on comes back."""
@@ -55,7 +59,7 @@ class Loopback:
         self._waiting[tag] = (loop.time() + LATE_S, deliver)
         self._writer.append(stream, [*fields, wire.TAG_FIELD, tag])
         if self._timer is None:
-            self._timer = loop.call_later(LATE_S, self._look)
+            self._look_later(loop.time() + LATE_S)
 
     def returned(self, tag: bytes) -> bool:
         """An own entry was read back. True: it is to be delivered now, in this turn of the loop."""
@@ -65,7 +69,8 @@ class Loopback:
         return known
 
     async def settled(self) -> None:
-        """What was sent before is delivered here. Waits for at most :data:`LATE_S`, and not at all with nothing out."""
+        """What was sent before is delivered here. Not at all with nothing out, and not for
+        longer than those wait."""
         if self._waiting:
             fence: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._fences.append((self._count, fence))
@@ -86,17 +91,23 @@ class Loopback:
             self._timer.cancel()
             self._timer = None
 
+    def _look_later(self, at: float) -> None:
+        self._look_at = at
+        self._timer = asyncio.get_running_loop().call_at(at, self._look)
+
     def _look(self) -> None:
         self._timer = None
         if not self._waiting:
             return
-        loop = asyncio.get_running_loop()
+        now = asyncio.get_running_loop().time()
         due = next(iter(self._waiting.values()))[0]
-        if due <= loop.time():
-            self._direct_until = loop.time() + DIRECT_S
-            self._flush()
+        if due > now:
+            self._look_later(due)
+        elif now - self._look_at > STOOD_STILL_S and now < due + DIRECT_S:
+            self._look_later(now + LATE_S)
         else:
-            self._timer = loop.call_at(due, self._look)
+            self._direct_until = now + DIRECT_S
+            self._flush()
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -49,6 +50,16 @@ async def test_one_order_everywhere(pair: list[Node], until: Until, monkeypatch:
     assert [tuple(map(int, offset.split("-"))) for offset in offsets] == sorted(
         tuple(map(int, offset.split("-"))) for offset in offsets
     )
+
+
+async def test_a_process_that_stands_still_is_no_slow_redis(pair: list[Node], until: Until) -> None:
+    here, there = [await client(node, f"s{i}") for i, node in enumerate(pair)]
+    for n in range(20):
+        await pair[0].server.emit("e", n, room="all")
+    time.sleep(0.3)  # noqa: ASYNC251 -- the whole process, three times as long as Redis may take
+    await until(lambda: len(here.got) == len(there.got) == 20)
+    assert numbers(here) == numbers(there) == [*range(20)]
+    assert [event[2] for event in here.got] == [event[2] for event in there.got]
 
 
 async def test_while_redis_stands_still_local_sockets_get_it_once(
