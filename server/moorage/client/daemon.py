@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
@@ -59,6 +60,7 @@ class Daemon(Connection):
         self._slots: asyncio.Semaphore | contextlib.nullcontext[None] = (
             asyncio.Semaphore(concurrency) if concurrency is not None else contextlib.nullcontext()
         )
+        self._reclaiming: set[tuple[Socket, str]] = set()
         self._on_superseded: list[Callable[[str], Any]] = []
 
     # -- methods ---------------------------------------------------------------------------------------------
@@ -136,10 +138,11 @@ class Daemon(Connection):
             if method.claimed and method.error is None
         )
 
-    def _register(self, socket: Socket, name: str) -> None:
+    def _register(self, socket: Socket, name: str) -> asyncio.Future[list[Any]]:
         method = self._methods[name]
         future = socket.ask("rpc-register", {"method": name, "resumable": method.resumable})
         future.add_done_callback(lambda done: self._registration_answered(method, name, done))
+        return future
 
     def _registration_answered(self, method: _Method, name: str, done: asyncio.Future[list[Any]]) -> None:
         if done.cancelled() or done.exception() is not None:
@@ -157,11 +160,18 @@ class Daemon(Connection):
         await self.registered()
 
     def _opened(self, socket: Socket) -> None:
+        again = socket in self._scopes  # the connection that was to replace it did not live
         self._scopes[socket] = {}
         for name, method in self._methods.items():
             method.error = None
             if method.claimed:
-                self._register(socket, name)
+                answered = self._register(socket, name)
+                if again:
+                    self._reclaiming.add((socket, name))
+                    answered.add_done_callback(functools.partial(self._reclaimed, socket, name))
+
+    def _reclaimed(self, socket: Socket, name: str, answered: asyncio.Future[list[Any]]) -> None:
+        self._reclaiming.discard((socket, name))
 
     async def _prepare(self, socket: Socket) -> None:
         await self._changed.until(lambda: not socket.alive or self._complete(socket), 60.0)
@@ -201,6 +211,8 @@ class Daemon(Connection):
         name = payload.get("method") if isinstance(payload, dict) else None
         if not isinstance(name, str) or name not in self._methods or not self._methods[name].claimed:
             return
+        if (socket, name) in self._reclaiming:
+            return  # by ourselves, on the connection that did not live: said before this one took it back
         self._methods[name].claimed = False
         for scopes in self._scopes.values():
             scopes.pop(name, None)
@@ -229,6 +241,7 @@ class Daemon(Connection):
         if run is None:
             run = self._runs[request_id] = Run(request_id, method.resumable)
             run.task = self._tasks.spawn(self._execute(run, method.handler, fields.get("params")))
+            run.task.add_done_callback(lambda _: self._not_begun(run))
         if reply is not None:
             run.replies.append(reply)
 
@@ -238,8 +251,7 @@ class Daemon(Connection):
                 result = await _result(handler, params)
         except asyncio.CancelledError as error:
             if run.cancelled or self.state == "closed":
-                for socket, number in run.replies:
-                    socket.forget(number)
+                _forget(run)
                 return
             result = _failure(error)  # the handler's own doing
         except Exception as error:
@@ -251,6 +263,12 @@ class Daemon(Connection):
             self._results.keep(run.request_id, result)
         for reply in run.replies:
             _answer(reply, result)
+
+    def _not_begun(self, run: Run) -> None:
+        """Cancelled before its first step, which no ``finally`` of the run itself sees."""
+        if self._runs.get(run.request_id) is run:
+            del self._runs[run.request_id]
+            _forget(run)
 
     def _cancel(self, payload: Any) -> None:
         request_id = payload.get("requestId") if isinstance(payload, dict) else None
@@ -265,6 +283,12 @@ async def _result(handler: Callable[[Any], Any], params: Any) -> Any:
         return await handler(params)
     result = await asyncio.to_thread(handler, params)
     return await result if isinstance(result, Awaitable) else result
+
+
+def _forget(run: Run) -> None:
+    """Nobody waits for its acks."""
+    for socket, number in run.replies:
+        socket.forget(number)
 
 
 def _failure(error: BaseException) -> dict[str, str]:

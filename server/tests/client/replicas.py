@@ -80,6 +80,8 @@ class Replica:
         self.connect_payload: dict[str, Any] = {"replica": name}
         self.sids: list[str] = []
         self.scripted: str | None = None
+        self.told_late: str | None = None
+        """The method of which the next that registers is told first that it was superseded."""
         self.port = 0
         self.sio = Server(async_mode="asgi", ping_interval=15, ping_timeout=45)
         self.sio.replica = self
@@ -153,6 +155,9 @@ class Replica:
         method = payload["method"]
         if method in self.cluster.refused_methods:
             return {"ok": False, "error": self.cluster.refused_methods[method]}
+        if self.told_late == method:
+            self.told_late = None
+            await self.sio.emit("rpc-superseded", {"method": method}, to=sid)
         self.sio.start_background_task(self._confirm, sid, method)
         return {"ok": True}
 
@@ -162,6 +167,10 @@ class Replica:
             return
         older = self.cluster.registry.get(method)
         self.cluster.registry[method] = (self, sid)
+        if self.scripted == "die before the old one is told" and older is not None:
+            older[0].told_late = method
+            await self.sio.disconnect(sid)
+            return
         if older is not None and older != (self, sid):
             await older[0].sio.emit("rpc-superseded", {"method": method}, to=older[1])
         if self.scripted == "die after registering":

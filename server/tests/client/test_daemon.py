@@ -200,6 +200,27 @@ async def test_a_cancelled_resumable_request_leaves_no_result(cluster: Cluster, 
         assert await again(cluster, "r1", "gate") == "again"
 
 
+async def test_a_request_that_is_cancelled_before_its_first_step_leaves_nothing(
+    cluster: Cluster, front: Front
+) -> None:
+    """Both may come in one read."""
+    gate = Gate()
+    gate.open.set()
+    daemon = Daemon(front.url, "good")
+    daemon.add_method("gate", gate)
+    async with daemon:
+        socket = daemon._socket
+        assert socket is not None
+        request = {"method": "gate", "params": 1, "requestId": "r1"}
+        socket._owed.add(7)
+        daemon._received(socket, "rpc-request", request, 7)
+        daemon._received(socket, "rpc-cancel", {"requestId": "r1"}, None)
+        await until(lambda: not daemon._runs)
+        assert gate.started == [] and not socket.in_flight
+        async with Caller(front.url, "good") as caller:
+            assert await caller.call("gate", 1, request_id="r1") == 1
+
+
 async def test_a_handler_that_ends_itself_as_cancelled_is_answered(cluster: Cluster, front: Front) -> None:
     daemon = Daemon(front.url, "good")
 

@@ -199,13 +199,16 @@ async def test_broadcasts_during_a_handover_come_once(cluster: Cluster, front: F
     assert sorted(got) == ["e1", "u1", "u2", "u3"]
 
 
+@pytest.mark.parametrize("when", ["die after registering", "die before the old one is told"])
 async def test_a_new_connection_that_dies_leaves_the_old_one_registered(
-    cluster: Cluster, front: Front, daemon: Daemon, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, front: Front, daemon: Daemon, gate: Gate, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     monkeypatch.setattr("moorage.client.keeper.PREPARE_S", 60)  # its death must be noticed, not waited out
+    superseded: list[str] = []
+    daemon.on_superseded(superseded.append)
     gate.open.set()
     replica = cluster.replicas["b"]
-    replica.scripted = "die after registering"
+    replica.scripted = when
     front.default = "b"
     await cluster.replicas["a"].drain()
     # Each of the three tries took the method over and died.
@@ -214,6 +217,9 @@ async def test_a_new_connection_that_dies_leaves_the_old_one_registered(
     async with Caller(front.url, "good") as caller:
         await until(lambda: cluster.home("gate") == "a")
         assert await caller.call("gate", 1) == 1
+    await daemon.registered()
+    assert daemon.scopes == {"gate": "cluster"}
+    assert superseded == []
 
 
 async def test_a_method_refused_elsewhere_does_not_keep_us(
