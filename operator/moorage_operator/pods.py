@@ -29,10 +29,14 @@ class Pods:
         text = await self._get(f"http://{host(address)}:{METRICS_PORT}/metrics")
         return None if text is None else total(text, "websocket_connections")
 
-    async def all_connections(self, addresses: Mapping[str, str]) -> dict[str, int]:
-        """pod → connections, of those that answered."""
+    async def deletion_costs(self, addresses: Mapping[str, str]) -> dict[str, int]:
+        """pod → what its deletion costs: its connections. One that does not answer in time is unknown, not empty, and
+        as dear as the fullest (if it is not ready, it goes first whatever it costs). Empty if none answered."""
         answers = await asyncio.gather(*(self.connections(address) for address in addresses.values()))
-        return {pod: n for pod, n in zip(addresses, answers, strict=True) if n is not None}
+        most = max((n for n in answers if n is not None), default=None)
+        if most is None:
+            return {}
+        return {pod: most if n is None else n for pod, n in zip(addresses, answers, strict=True)}
 
     async def redis(self, address: str) -> bool | None:
         """What ``/ready`` says of Redis."""

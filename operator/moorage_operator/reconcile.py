@@ -242,11 +242,9 @@ class Pass:
             or not server.replicas
         ):
             return
-        counts = await self.context.pods.all_connections(self.observed.addresses)
-        for pod, connections in counts.items():
-            patch = {
-                "metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": str(connections)}}
-            }
+        costs = await self.context.pods.deletion_costs(self.observed.addresses)
+        for pod, cost in costs.items():
+            patch = {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": str(cost)}}}
             with contextlib.suppress(NotFound):
                 await self.context.api.patch("Pod", self.resource.namespace, pod, patch)
 

@@ -33,6 +33,9 @@ OPTIONAL_KINDS = ("ServiceMonitor",)
 GAP_SECONDS = 2.0
 """[s] After the first sign that a watch began anew: all kinds are listed, for what was deleted in the gap is
 never told (a list has no deletions), and a kind of which nothing is left gives no sign at all."""
+LATE_GAP_SECONDS = 30.0
+"""[s] After that list there is another one: after an outage kopf begins its watches anew at up to 21 s from each other
+(its default ``networking.error_backoffs``), and what is deleted in between is told by none that comes late."""
 
 
 def selector_of(kind: str) -> str:
@@ -51,6 +54,7 @@ class Watching:
         self._references: dict[tuple[str, str, str], set[Key]] = defaultdict(set)
         self._named: dict[Key, set[tuple[str, str, str]]] = {}
         self._closing: asyncio.Task[None] | None = None
+        self._late: asyncio.Task[None] | None = None
 
     # -- events ----------------------------------------------------------------------------------------
 
@@ -123,6 +127,16 @@ class Watching:
     async def _close_gap(self) -> None:
         await asyncio.sleep(GAP_SECONDS)
         self._closing = None
+        await self._list_all()
+        if self._late is None:
+            self._late = asyncio.get_running_loop().create_task(self._close_late_gap())
+
+    async def _close_late_gap(self) -> None:
+        await asyncio.sleep(LATE_GAP_SECONDS)
+        self._late = None
+        await self._list_all()
+
+    async def _list_all(self) -> None:
         try:
             await self.prime()
         except ApiError as error:
