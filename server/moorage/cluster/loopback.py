@@ -38,7 +38,6 @@ class Loopback:
         self._direct_until = 0.0
         self._running = False
         self._timer: asyncio.TimerHandle | None = None
-        self._look_at = 0.0
 
     def start(self) -> None:
         """What is sent from now on comes back."""
@@ -59,7 +58,7 @@ class Loopback:
         self._waiting[tag] = (loop.time() + LATE_S, deliver)
         self._writer.append(stream, [*fields, wire.TAG_FIELD, tag])
         if self._timer is None:
-            self._look_later(loop.time() + LATE_S)
+            self._timer = loop.call_later(LATE_S, self._look)
 
     def returned(self, tag: bytes) -> bool:
         """An own entry was read back. True: it is to be delivered now, in this turn of the loop."""
@@ -69,8 +68,7 @@ class Loopback:
         return known
 
     async def settled(self) -> None:
-        """What was sent before is delivered here. Not at all with nothing out, and not for
-        longer than those wait."""
+        """What was sent before is delivered here. Waits no longer than that does, and not at all with nothing out."""
         if self._waiting:
             fence: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._fences.append((self._count, fence))
@@ -91,20 +89,16 @@ class Loopback:
             self._timer.cancel()
             self._timer = None
 
-    def _look_later(self, at: float) -> None:
-        self._look_at = at
-        self._timer = asyncio.get_running_loop().call_at(at, self._look)
-
     def _look(self) -> None:
-        self._timer = None
-        if not self._waiting:
+        timer, self._timer = self._timer, None
+        if timer is None or not self._waiting:
             return
-        now = asyncio.get_running_loop().time()
-        due = next(iter(self._waiting.values()))[0]
+        loop = asyncio.get_running_loop()
+        now, due = loop.time(), next(iter(self._waiting.values()))[0]
         if due > now:
-            self._look_later(due)
-        elif now - self._look_at > STOOD_STILL_S and now < due + DIRECT_S:
-            self._look_later(now + LATE_S)
+            self._timer = loop.call_at(due, self._look)
+        elif now - timer.when() > STOOD_STILL_S and now < due + DIRECT_S:
+            self._timer = loop.call_at(now + LATE_S, self._look)
         else:
             self._direct_until = now + DIRECT_S
             self._flush()
