@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
@@ -61,6 +60,7 @@ class Daemon(Connection):
             asyncio.Semaphore(concurrency) if concurrency is not None else contextlib.nullcontext()
         )
         self._reclaiming: set[tuple[Socket, str]] = set()
+        """Registered anew on a connection that had registered them before, and not answered yet."""
         self._on_superseded: list[Callable[[str], Any]] = []
 
     # -- methods ---------------------------------------------------------------------------------------------
@@ -138,13 +138,15 @@ class Daemon(Connection):
             if method.claimed and method.error is None
         )
 
-    def _register(self, socket: Socket, name: str) -> asyncio.Future[list[Any]]:
+    def _register(self, socket: Socket, name: str) -> None:
         method = self._methods[name]
         future = socket.ask("rpc-register", {"method": name, "resumable": method.resumable})
-        future.add_done_callback(lambda done: self._registration_answered(method, name, done))
-        return future
+        future.add_done_callback(lambda done: self._registration_answered(socket, method, name, done))
 
-    def _registration_answered(self, method: _Method, name: str, done: asyncio.Future[list[Any]]) -> None:
+    def _registration_answered(
+        self, socket: Socket, method: _Method, name: str, done: asyncio.Future[list[Any]]
+    ) -> None:
+        self._reclaiming.discard((socket, name))
         if done.cancelled() or done.exception() is not None:
             return
         answer = done.result()[0] if done.result() else None
@@ -165,13 +167,9 @@ class Daemon(Connection):
         for name, method in self._methods.items():
             method.error = None
             if method.claimed:
-                answered = self._register(socket, name)
                 if again:
                     self._reclaiming.add((socket, name))
-                    answered.add_done_callback(functools.partial(self._reclaimed, socket, name))
-
-    def _reclaimed(self, socket: Socket, name: str, answered: asyncio.Future[list[Any]]) -> None:
-        self._reclaiming.discard((socket, name))
+                self._register(socket, name)
 
     async def _prepare(self, socket: Socket) -> None:
         await self._changed.until(lambda: not socket.alive or self._complete(socket), 60.0)
