@@ -68,9 +68,8 @@ class Helper:
         if self._reader is not None:
             # Its output ends with it, unless something that it started still holds the other end.
             await asyncio.wait([self._reader], timeout=STOP_BOUND_S)
-            self._reader.cancel()
-            await asyncio.wait([self._reader])
-        process._transport.close()  # type: ignore[attr-defined]  # asyncio has no public way to let go of a pipe
+            process._transport.close()  # type: ignore[attr-defined]  # asyncio has no public way to let go of a pipe
+            await self._reader
 
     async def request(self, op: str, **fields: Any) -> Message:
         """Its answer. Raises DriverError if it does not run, does not answer, or says no."""
@@ -94,17 +93,15 @@ class Helper:
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
-        try:
-            while line := await process.stdout.readline():
-                message: Message = json.loads(line)
-                if "id" not in message:
-                    self._on_message(message)
-                    continue
-                future = self._waiting.get(message["id"])
-                if future is not None and not future.done():
-                    future.set_result(message)
-        finally:
-            for future in self._waiting.values():
-                if not future.done():
-                    future.set_result({"error": "it ended"})
-            self.on_end()
+        while line := await process.stdout.readline():
+            message: Message = json.loads(line)
+            if "id" not in message:
+                self._on_message(message)
+                continue
+            future = self._waiting.get(message["id"])
+            if future is not None and not future.done():
+                future.set_result(message)
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_result({"error": "it ended"})
+        self.on_end()
