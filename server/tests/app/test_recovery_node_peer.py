@@ -25,13 +25,7 @@ async def mixed(valkey: Valkey, until: Until) -> AsyncIterator[tuple[Peer, Runni
     async with AsyncExitStack() as stack:
         ours = await stack.enter_async_context(running(valkey.url))
         peer = await Peer().start(valkey.url, RECOVERY="1")
-        # Node takes the stream's end anew with each read until it has read something.
-        while not peer.got:
-            ours.replica.manager.emit_now("warm", [], ["all"])
-            await asyncio.sleep(0.02)
-        ours.replica.manager.emit_now("warm", ["the last"], ["all"])
-        await until(lambda: peer.got[-1][:2] == ["warm", "the last"])  # and an offset
-        peer.got.clear()
+        await peer.hear(ours.replica.manager, until)
         yield peer, ours
         await peer.stop()
 

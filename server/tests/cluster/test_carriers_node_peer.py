@@ -40,15 +40,9 @@ async def pair(request: pytest.FixtureRequest, valkey: Valkey, until: Until) -> 
     peer = await Peer().start(valkey.url, **environment)
     node = await Node(valkey.url, **options).start()
     socket = await node.client("py", "all")
-    # Node takes the stream's end anew with each read until it has read something.
-    while not peer.got:
-        node.manager.emit_now("warm", [], ["all"])
-        await asyncio.sleep(0.02)
-    node.manager.emit_now("warm", ["the last"], ["all"])
-    await until(lambda: peer.got[-1] == ["warm", "the last"])
+    await peer.hear(node.manager, until)
     while await node.manager.requests.node_count() < 2:
         await asyncio.sleep(0.02)
-    peer.got.clear()
     socket.got.clear()
     yield peer, node, socket
     await node.stop()

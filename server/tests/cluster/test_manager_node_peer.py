@@ -15,6 +15,8 @@ import pytest
 import pytest_asyncio
 import socketio
 
+from moorage.cluster import RedisStreamsManager
+
 from ..valkey import Valkey
 from .nodes import FakeSocket, Node
 
@@ -69,6 +71,18 @@ class Peer:
         assert "error" not in answer, answer
         return answer["result"]
 
+    async def hear(self, manager: RedisStreamsManager, until: Until) -> None:
+        """Until its client hears all that ``manager`` sends; nothing of this is left in ``got``.
+
+        Node takes the stream's end anew with each read until it has read something, so first entries are lost.
+        """
+        while not self.got:
+            manager.emit_now("warm", [], ["all"])
+            await asyncio.sleep(0.02)
+        manager.emit_now("warm", ["the last"], ["all"])
+        await until(lambda: self.got[-1][:2] == ["warm", "the last"])  # and an offset, with recovery
+        self.got.clear()
+
     async def stop(self) -> None:
         await self.client.disconnect()
         await self.client.eio.disconnect()
@@ -84,13 +98,7 @@ async def pair(valkey: Valkey, until: Until) -> AsyncIterator[tuple[Peer, Node, 
     node = await Node(valkey.url).start()
     socket = await node.client("py", "all")
     await until(lambda: valkey.client.pubsub_numsub("socket.io#/#")[0][1] == 2)
-    # Node takes the stream's end anew with each read until it has read something.
-    while not peer.got:
-        node.manager.emit_now("warm", [], ["all"])
-        await asyncio.sleep(0.02)
-    node.manager.emit_now("warm", ["the last"], ["all"])
-    await until(lambda: peer.got[-1] == ["warm", "the last"])
-    peer.got.clear()
+    await peer.hear(node.manager, until)
     socket.got.clear()
     yield peer, node, socket
     await node.stop()
