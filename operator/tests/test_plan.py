@@ -251,7 +251,7 @@ class Switching(RuleBasedStateMachine):
         assert world.recreate is (self.target == NONE)
 
 
-Switching.TestCase.settings = settings(max_examples=250, stateful_step_count=40, deadline=None)
+Switching.TestCase.settings = settings(max_examples=250, stateful_step_count=40)
 TestSwitching = Switching.TestCase
 
 

@@ -200,7 +200,7 @@ def segments() -> st.SearchStrategy[str]:
 
 
 @given(text=st.lists(segments(), max_size=4).map(".".join))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_token_gets_an_answer(module_world: World, text: str) -> None:
     module_world.replica({"Authorization": f"Bearer {text}"})
     module_world.replica({"Sec-WebSocket-Protocol": f"moorage.v1, bearer.{text}"})

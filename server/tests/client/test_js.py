@@ -51,7 +51,7 @@ def test_under_node(name: str) -> None:
 def test_its_ledger_does_what_the_python_one_does() -> None:
     histories: list[list[dict[str, Any]]] = []
 
-    @settings(max_examples=200, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=200, database=None, suppress_health_check=list(HealthCheck))
     @given(ACTIONS)
     def play(actions: list[str]) -> None:
         history = History()

@@ -288,4 +288,4 @@ class Rooms(RuleBasedStateMachine):
 
 
 TestRooms = Rooms.TestCase
-TestRooms.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestRooms.settings = settings(max_examples=40, stateful_step_count=30)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from engineio.payload import Payload
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from socketio.packet import Packet as TheirPacket
 from websockets.frames import Frame
@@ -55,7 +55,6 @@ def frames(wire: bytes) -> list[tuple[int, bytes]]:
     return found
 
 
-@settings(deadline=None)
 @given(st.sampled_from([EVENT, ACK]), namespaces, ids, st.lists(values, max_size=4))
 def test_what_we_encode_is_what_they_read(
     kind: int, namespace: str, ack_id: int | None, args: list[Any]
@@ -75,7 +74,6 @@ def test_what_we_encode_is_what_they_read(
     assert [part.data for part in polled.packets[1:]] == list(packet.attachments)
 
 
-@settings(deadline=None)
 @given(st.sampled_from([EVENT, ACK]), namespaces, st.integers(0, 10**15), st.lists(values, max_size=4))
 def test_what_they_encode_is_what_we_read(kind: int, namespace: str, ack_id: int, args: list[Any]) -> None:
     data = ["event", *args] if kind == EVENT else args
@@ -130,7 +128,6 @@ def test_lone_surrogates_come_in() -> None:
     assert decode(b'2["e","\\ud800"]').data == ["e", "\ud800"]
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2), st.integers(1, 2))
 def test_frame_sizes(size: int, opcode: int) -> None:
     for length in ((0, 125, 126), (127, 65535, 65536), (65537, 70000, 1))[size]:
@@ -154,7 +151,6 @@ def test_junk_is_malformed(raw: bytes) -> None:
         decode(raw)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=40) | st.from_regex(rb"\A[0-6]([0-9]*-)?(/[a-z]*,)?[0-9]*[\[\]{}\"ae,:0-9\\u]*\Z"))
 @example(b"2")
 def test_decode_raises_nothing_else(raw: bytes) -> None:
@@ -173,7 +169,6 @@ def test_decode_raises_nothing_else(raw: bytes) -> None:
     assert decode(again.text).data == packet.data
 
 
-@settings(deadline=None)
 @given(json_values)
 def test_placeholders_are_checked(value: Any) -> None:
     try:

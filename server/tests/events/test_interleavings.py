@@ -95,7 +95,7 @@ async def play(steps: list[Any], delays: list[int], places: list[int]) -> None:
     [2, 0],
     [1, 0, 0],
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(STEPS, st.lists(st.integers(0, 8), max_size=30), st.lists(st.integers(0, 60), max_size=10))
 def test_nothing_is_lost_in_any_interleaving(steps: list[Any], delays: list[int], places: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:

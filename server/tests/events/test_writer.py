@@ -132,7 +132,7 @@ async def play(outcomes: list[str], waves: list[int]) -> None:
     await writer.stop()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.sampled_from(OUTCOMES), max_size=30), st.lists(st.integers(1, 6), min_size=1, max_size=5))
 def test_once_in_the_log_or_told_to_be_missing(outcomes: list[str], waves: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -159,7 +159,7 @@ shaped = st.dictionaries(
     raw=st.none() | st.binary(max_size=40),
     kind=st.sampled_from(["application/json", "text/plain", ""]),
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_no_body_is_a_server_error(
     client: httpx.AsyncClient, path: str, body: Any, raw: bytes | None, kind: str
 ) -> None:
@@ -177,7 +177,7 @@ async def test_no_body_is_a_server_error(
     after=texts | st.integers().map(str),
     limit=texts | st.integers().map(str),
 )
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_no_query_is_a_server_error(
     client: httpx.AsyncClient, session: str, after: str, limit: str
 ) -> None:

@@ -362,7 +362,7 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(STEPS)
 def test_every_call_ends_exactly_once_whatever_happens(steps: list[str]) -> None:
     async def run() -> None:

@@ -222,7 +222,7 @@ payloads = junk | st.dictionaries(fields, junk | st.sampled_from(["active", "m",
     known=st.booleans(),
     asked=st.booleans(),
 )
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_no_payload_is_an_exception(
     world: World, caplog: pytest.LogCaptureFixture, event: str, args: list[Any], known: bool, asked: bool
 ) -> None:

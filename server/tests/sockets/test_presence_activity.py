@@ -271,7 +271,7 @@ async def test_what_is_remembered_is_bounded(world: World, monkeypatch: pytest.M
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans(), st.booleans()), max_size=30))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 async def test_what_was_told_last_is_what_is(steps: list[tuple[str, bool, bool]]) -> None:
     """Whatever the order: the last ephemeral about a session says its present state, and none repeats the one
     before."""

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 import websockets
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from moorage.cluster.local import LocalManager
@@ -169,7 +169,6 @@ messages = st.lists(
 
 
 @given(messages)
-@settings(deadline=None)
 @example(["40", '451-["e",{"_placeholder":true,"num":0}]'])
 @example(["40", '451-["e",{"_placeholder":true,"num":0}]', b"", "41"])
 def test_no_sequence_of_messages_raises_or_leaks(sequence: list[str | bytes]) -> None:

@@ -180,7 +180,7 @@ json_values = st.recursive(
 
 
 @given(content=json_values, local_id=st.none() | texts)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_any_json_comes_back(state: State, content: Any, local_id: str | None) -> None:
     session, _ = await state.create_session("fuzz", "t", content)
     added = await state.add_message("fuzz", session.id, content, local_id)

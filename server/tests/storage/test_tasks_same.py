@@ -112,7 +112,7 @@ def comparable(record: Record | None) -> Any:
         *(("beat", "w1", TASKS[0], 1), ("take", "w2", LONG_MS)),
     ]
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_both_say_the_same(valkey: Valkey, done: list[tuple[Any, ...]]) -> None:
     valkey.client.flushdb()
     real = RedisTasks(valkey.url, name="test")
