@@ -93,7 +93,7 @@ class Valkey:
 
     @property
     def client(self) -> redis.Redis:
-        """For inspection: synchronous, no retries, 2 s bounds; replies are bytes."""
+        """For inspection: synchronous, no retries, bounds; replies are bytes."""
         if self._client is None:
             self._client = redis.Redis(
                 port=self.port, host="127.0.0.1", protocol=2, socket_timeout=10, socket_connect_timeout=2,
