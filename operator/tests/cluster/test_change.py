@@ -148,9 +148,7 @@ def test_drift_is_repaired_once_and_additions_stay(one: One) -> None:
     one.ready()
     one.cluster.kubectl("delete", "deployment", one.name)
     repaired("deleted deployment", lambda: one.child("deployment"))
-    # Until the operator's next status the object is still Ready from before the deletion.
-    one.cluster.kubectl("rollout", "status", f"deployment/{one.name}", "--timeout=90s")
-    one.ready()
+    one.rolled_out()
 
     before = one.revision()
     one.cluster.kubectl("rollout", "restart", f"deployment/{one.name}")

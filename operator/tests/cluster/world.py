@@ -187,7 +187,11 @@ class One:
     def rolled(self, before: int) -> None:
         """Wait until the Deployment has rolled to a revision after ``before``, and the object is Ready again."""
         self.cluster.until("rolled", lambda: self.revision() > before)
-        # Until the operator's next status the object is still Ready from before the roll.
+        self.rolled_out()
+
+    def rolled_out(self) -> None:
+        """Wait until the Deployment has rolled out, and the object is Ready: until the operator's next status it is
+        still Ready from before."""
         self.cluster.kubectl("rollout", "status", f"deployment/{self.name}", "--timeout=90s")
         self.ready()
 
